@@ -11,6 +11,7 @@ import grpo_theory as gt
 from grpo_theory.page.command import main
 from grpo_theory.page.digest import COLUMNS, evidence
 from simulations.collection import catalogue
+from tools.write_evidence import LINE
 
 TOP = DOCS.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")
@@ -19,7 +20,6 @@ PAGES += ["long_responses", "runs_allocation", "runs_staleness", "twin"]
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
-TABLE = re.compile(r"<!-- evidence: (.+?) -->\n\n(.*?)\n<!-- end of evidence -->", flags=re.DOTALL)
 
 
 def read(page):
@@ -125,14 +125,21 @@ def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert names["gt"].page.answer(names["advice"]).group_size == 8
 
 
+def claims(path):
+    """Return the claims of a note, and the line of their verdicts."""
+    (line,) = LINE.findall(path.read_text(encoding="utf-8"))
+    return re.findall("`(.+?)`", line), line
+
+
 @pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
-def test_a_notes_program_shows_what_it_says_and_its_table_is_what_the_verdicts_have(path, registry, tmp_path):
+def test_a_notes_program_prints_what_it_says_and_its_verdicts_are_those_of_the_run(path, registry, tmp_path):
     page = path.read_text(encoding="utf-8")
     (block,) = blocks(page)
     assert SAID.search(block), "a program shows a number"
+    assert all(found["code"].startswith("print(") for found in SAID.finditer(block))
     run_blocks(page, tmp_path)
-    ((names, table),) = TABLE.findall(page)
-    assert table == evidence(VERDICTS, names.split("; "), catalogue())
+    names, line = claims(path)
+    assert line == evidence(VERDICTS, names)
 
 
 NOT_REFUTED = ("curvature", "whole_runs")
@@ -143,15 +150,15 @@ def test_every_note_but_two_refutes_something_as_printed():
     """And no note shows a correction that was not confirmed."""
     powerful = VERDICTS[VERDICTS["control"] == "refuted"].groupby("id")["verdict"].agg(set)
     for path in NOTES:
-        names = TABLE.search(path.read_text(encoding="utf-8"))[1].split("; ")
+        names, _ = claims(path)
         papers = [name for name in names if catalogue()[name].whose == "paper"]
         corrections = [name for name in names if catalogue()[name].whose == "correction"]
         assert any("refuted" in powerful[name] for name in papers) == (path.stem not in NOT_REFUTED), path.stem
         assert all("refuted" not in powerful[name] for name in corrections), path.stem
 
 
-def test_another_verdict_makes_another_table():
-    columns = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
-    rows = [("easy", "refuted", "refuted", 1.25), ("hard", "refuted", "refuted", 4.0), ("weak", "confirmed", "inconclusive", 0.1)]
-    table = pd.DataFrame([("N6/printed", *words, one, one, one, 1.0) for *words, one in rows], columns=columns)
-    assert evidence(table, ["N6/printed"], catalogue()).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")
+def test_another_verdict_makes_another_line():
+    columns = ["id", "problem", "verdict", "control"]
+    rows = [("easy", "refuted", "refuted"), ("hard", "refuted", "refuted"), ("weak", "confirmed", "inconclusive")]
+    table = pd.DataFrame([("N6/printed", *words) for words in rows], columns=columns)
+    assert evidence(table, ["N6/printed"]) == "**Verdicts.** `N6/printed` **refuted** (2)."

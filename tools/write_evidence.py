@@ -21,8 +21,8 @@ from paper_figures.content.coverage_advice import advice
 from simulations.collection import catalogue, studies
 
 TOP = Path(__file__).resolve().parents[1]
-TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence -->)", flags=re.DOTALL)
-"""Where the table of the claims that a page names stands on it."""
+LINE = re.compile(r"^\*\*Verdicts\.\*\* .*$", flags=re.MULTILINE)
+"""The line of a finding with the verdicts of the claims that it names."""
 FRONT = re.compile(r"(<!-- table: (?P<which>\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 """Where a table of the three questions stands: that of the README, or that of a question."""
 THEOREMS = re.compile(r"(<!-- theorems -->\n).*?(<!-- end of theorems -->)", flags=re.DOTALL)
@@ -100,12 +100,12 @@ def main(results: Path) -> None:
         table = front.front_table(lines) if found["which"] == "front" else front.question_table(lines, found["which"])
         return f"{found[1]}\n{table}\n{found[3]}"
 
-    def evidence_table(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{evidence(kept, found['ids'].split('; '), catalogue())}\n{found[3]}"
+    def evidence_line(found: re.Match[str]) -> str:
+        return evidence(kept, re.findall("`(.+?)`", found[0]))
 
     for path in (TOP / "README.md", *sorted((TOP / "docs").glob("*.md")), *sorted((TOP / "docs" / "findings").glob("*.md"))):
         page = path.read_text(encoding="utf-8")
-        written = with_theorems(TABLE.sub(evidence_table, FRONT.sub(front_table, page)), kept)
+        written = with_theorems(LINE.sub(evidence_line, FRONT.sub(front_table, page)), kept)
         if written != page:
             path.write_text(written, encoding="utf-8")
 

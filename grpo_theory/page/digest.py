@@ -1,10 +1,10 @@
-"""The verdicts as tables that a reader takes in at a glance."""
+"""The verdicts as a reader takes them in at a glance."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pandas as pd
 
-from grpo_theory.evidence import Statement, decided
+from grpo_theory.evidence import decided
 from grpo_theory.page.document import cell as cell
 
 COLUMNS = ["id", "problem", "kind", "verdict", "control", "sound", "estimate", "low", "high", "outer_low", "outer_high"]
@@ -14,23 +14,16 @@ DIGITS = 12
 """Significant digits with which numbers are kept there: identities hold to 1e-10."""
 
 
-def evidence(verdicts: pd.DataFrame, names: Iterable[str], statements: Mapping[str, Statement]) -> str:
-    """Return a Markdown table of some claims: statement, verdicts, and the range of what was found beside what was stated."""
-    lines = ["| claim | statement | verdict (settings) | found | stated |", "|---|---|---|---|---|"]
+def evidence(verdicts: pd.DataFrame, names: Iterable[str]) -> str:
+    """Return a line with the verdicts of some claims, each with its number of settings."""
+    said = []
     for name in names:
-        rows = decided(verdicts[verdicts["id"] == name])
-        found, stated = (_range(rows[column]) for column in ("estimate", "prediction"))
-        often = rows["verdict"].value_counts(sort=False).items()
-        verdict = ", ".join(f"{'**refuted**' if word == 'refuted' else word} ({count})" for word, count in often)
-        lines.append(f"| {name} | {cell(statements[name].text)} | {verdict} | {found} | {stated} |")
-    return "\n".join(lines) + "\n"
+        often = decided(verdicts[verdicts["id"] == name])["verdict"].value_counts(sort=False).items()
+        words = (f"{'**refuted**' if word == 'refuted' else word} ({count})" for word, count in often)
+        said.append(f"`{name}` {', '.join(words)}")
+    return f"**Verdicts.** {'; '.join(said)}."
 
 
 def number(value: float) -> str:
     """Return a number as a page prints it: three significant digits."""
     return f"{value:.3g}"
-
-
-def _range(values: pd.Series) -> str:
-    low, high = number(values.min()), number(values.max())
-    return low if low == high else f"{low} to {high}"
