@@ -10,10 +10,10 @@ TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
 import grpo_theory
-from docs.making.evidence import coverage_table, reach_table
+from docs.making.evidence import reach_table
 from docs.making.gallery import results, write_scripts
 from docs.making.places import DOCS, write
-from docs.making.reference import add_measured, escape_docstring, reference
+from docs.making.reference import add_measured, conventions, escape_docstring, reference
 
 NO_FIGURES = "# Figures\n\nNo tables were there when this was built: `make reproduce QUICK=1` first.\n"
 
@@ -35,7 +35,7 @@ numpydoc_show_class_members = False
 html_theme, html_title = "furo", f"grpo_theory {release}"
 html_static_path, html_css_files = ["_static"], ["site.css"]
 
-write("coverage.inc.md", coverage_table())
+write("conventions.inc.md", conventions())
 write("reach.inc.md", reach_table())
 write("api.md", reference())
 

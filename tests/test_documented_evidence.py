@@ -3,8 +3,9 @@
 import pytest
 
 import grpo_theory as gt
-from docs.making.evidence import COVERAGE, TEXTS, VERDICTS, measured
+from docs.making.evidence import COVERAGE, SHOWN, TEXTS, VERDICTS, coverage_table, measured
 from docs.making.places import DOCS
+from tools.write_evidence import COVERAGE as COVERAGES
 from tools.write_evidence import PLANNED
 
 
@@ -21,6 +22,12 @@ def test_the_reference_says_how_often_plans_hold():
         assert len(lines) == len(points) + len(designs) > 0
         for row in points.itertuples():
             assert any(f"{1.0 - row.estimate:.1%} ({row.problem})" in line for line in lines)
+
+
+def test_the_table_of_coverages_is_that_of_the_file():
+    table = COVERAGES.search((DOCS / "coverage.md").read_text(encoding="utf-8"))
+    assert table[0] == f"<!-- coverages -->\n{coverage_table(COVERAGE)}\n<!-- end of coverages -->"
+    assert set(SHOWN) <= set(COVERAGE["interval"]) & set(dir(gt.intervals))
 
 
 FAR = r"drift (?:0\.4|1)$"

@@ -11,7 +11,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from docs.making.evidence import theorem_table
+from docs.making.evidence import coverage_table, theorem_table
 from grpo_theory.evidence import PARTS
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
@@ -25,6 +25,8 @@ LINE = re.compile(r"^\*\*Verdicts\.\*\* .*$", flags=re.MULTILINE)
 """The line of a finding with the verdicts of the claims that it names."""
 FRONT = re.compile(r"(<!-- table: (?P<which>\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 """Where a table of the three questions stands: that of the README, or that of a question."""
+COVERAGE = re.compile(r"(<!-- coverages -->\n).*?(<!-- end of coverages -->)", flags=re.DOTALL)
+"""Where the table of coverages stands."""
 THEOREMS = re.compile(r"(<!-- theorems -->\n).*?(<!-- end of theorems -->)", flags=re.DOTALL)
 """Where the table of all printed statements stands."""
 PLANNED = {
@@ -92,7 +94,8 @@ def main(results: Path) -> None:
     verdicts = found.claims[COLUMNS]
     statements().to_csv(TOP / "docs" / "statements.csv", index=False)
     verdicts.to_csv(TOP / "docs" / "verdicts.csv", index=False, float_format=f"%.{DIGITS}g")
-    coverages(results).to_csv(TOP / "docs" / "coverage.csv", index=False)
+    covered = coverages(results)
+    covered.to_csv(TOP / "docs" / "coverage.csv", index=False)
     lines = list(front.lines({name: read_table(results, name)[0] for name in front.TABLES}))
     kept = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
 
@@ -106,6 +109,7 @@ def main(results: Path) -> None:
     for path in (TOP / "README.md", *sorted((TOP / "docs").glob("*.md")), *sorted((TOP / "docs" / "findings").glob("*.md"))):
         page = path.read_text(encoding="utf-8")
         written = with_theorems(LINE.sub(evidence_line, FRONT.sub(front_table, page)), kept)
+        written = COVERAGE.sub(lambda found: f"{found[1]}{coverage_table(covered)}\n{found[2]}", written)
         if written != page:
             path.write_text(written, encoding="utf-8")
 

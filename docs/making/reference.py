@@ -6,6 +6,8 @@ from importlib import import_module
 
 import grpo_theory as gt
 from docs.making.evidence import measured
+from grpo_theory.estimation.trainers import CONVENTIONS
+from grpo_theory.page.digest import cell
 
 SUBPACKAGES = {
     "problem": "Problems: bandits, policies, the gallery",
@@ -50,6 +52,12 @@ def public_names() -> dict[str, list[str]]:
                 names = [name for name in names if getattr(getattr(module, name), "__module__", "") == module.__name__]
             found[module.__name__] = [name for name in names if name not in offered]
     return found
+
+
+def conventions() -> str:
+    """Return the table of what trainers compute: each name with its formula and source."""
+    rows = [f"| `{name}` | {cell(one.source)} |" for name, one in sorted(CONVENTIONS.items())]
+    return "\n".join(["| name | what it computes, and where |", "|---|---|", *rows, ""])
 
 
 def _listed(title: str, module: str, names: list[str]) -> str:
