@@ -98,13 +98,19 @@ def fill_words(states, words):
 
 
 @kernel
-def next_uniform(state):
-    """Return the next multiple of 2^-53 in [0, 1) of a lone stream (4, 1)."""
+def next_word(state):
+    """Return the next word of a lone stream (4, 1)."""
     a, b, c, counter = state[0, 0], state[1, 0], state[2, 0], state[3, 0]
     word = a + b + counter
     state[0, 0] = b ^ (b >> _U11)
     state[1, 0] = c + (c << _U3)
     state[2, 0] = ((c << _U24) | (c >> _U40)) + word
     state[3, 0] = counter + _ONE
+    return word
+
+
+@kernel
+def next_uniform(state):
+    """Return the next multiple of 2^-53 in [0, 1) of a lone stream (4, 1)."""
     # floor(word/2^11)/2^53: the draw with 53 bits of docs/derivations.md, section 17.
-    return (word >> _U11) * (1.0 / 9007199254740992.0)
+    return (next_word(state) >> _U11) * (1.0 / 9007199254740992.0)

@@ -6,7 +6,7 @@ from typing import overload
 from grpo_theory.evidence import Statement, read_statements
 
 FILES = (
-    *("demystifying", "tic_grpo", "normalization", "related", "frontier"),
+    *("demystifying", "tic_grpo", "normalization", "related", "frontier", "long_answers"),
     *("intervals", "estimators", "length", "division", "planner", "group_sizes"),
     *("climbed_objectives", "dynamics", "published_estimators", "certificates"),
 )

@@ -1,0 +1,410 @@
+"""Worlds of long answers, in which some tokens decide and most are only uncertain, and runs in them whose cost has no length.
+
+All tokens share the d parameters. Harmless tokens have two options each, whose logits all prompts share. They come in a few
+sorts, so the choices that equally weighted responses make at tokens of a sort are one binomial number. It is drawn bit by bit, at
+an expense of two bits per token. Tokens that decide are drawn one by one. So an update's gradient has exactly the law that it has
+where each token is drawn, and answers of 256 tokens cost little more than answers of one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, log_expit
+
+import grpo_theory as gt
+from grpo_theory.jit import kernel
+from grpo_theory.laboratory.prompt_features import Sharing, shared_features, starting_logits, unit
+from grpo_theory.simulate.streams import block_streams, next_uniform, next_word
+from grpo_theory.validation import Array, Flags, Integers
+from simulations.seeds import child_seed
+
+SEED = 20261129
+DIMENSION, OPTIONS, SORTS = 32, 4, 16
+"""Parameters that all tokens share; options of a token that decides; sorts of harmless tokens."""
+LEVELS, SURE = 8, 0.5
+"""A walk has up to so many stretches, and each raises the right option's logit by so much."""
+FORMATTED = 0.1
+"""How often answers have the right format at the start."""
+RESPONSES = 256
+"""N = BG, those of an update: a group of 256 is then a batch of one prompt."""
+
+
+class Prompts(NamedTuple):
+    """Prompts of a world: a tree of tokens that decide, and how many harmless tokens come with each of its leaves.
+
+    Attributes
+    ----------
+    features : ndarray, shape (M, E, d)
+        Of the edges, each an option of a token.
+    start : ndarray, shape (M, E)
+        Their logits where training starts, at theta = 0.
+    state : ndarray of int64, shape (E,)
+        The token that an edge is an option of.
+    paths : ndarray of int64, shape (O, E)
+        How often an outcome takes each edge.
+    right : ndarray of bool, shape (O,)
+    level : ndarray of int64, shape (O,)
+        The number of stretches less one.
+    harmless : ndarray of int64, shape (L, K)
+        Tokens of each sort, by level.
+    sorts : ndarray, shape (K, d)
+        The feature of the first option of each sort; the other has none.
+    uncertain : ndarray, shape (K,)
+        The first options' logits where training starts.
+    lengths : ndarray, shape (L,)
+        Tokens of a response, by level.
+    """
+
+    features: Array
+    start: Array
+    state: Integers
+    paths: Integers
+    right: Flags
+    level: Integers
+    harmless: Integers
+    sorts: Array
+    uncertain: Array
+    lengths: Array
+
+    def chances(self, theta: Array) -> Array:
+        """Return the probability of each outcome, shape (..., M, O), for theta (..., d)."""
+        return np.exp(self.log_options(theta) @ self.paths.T)
+
+    def log_options(self, theta: Array) -> Array:
+        """Return the logarithms of the options' probabilities, shape (..., M, E)."""
+        logits = self.start + np.einsum("med,...d->...me", self.features, theta)
+        found = np.empty_like(logits)
+        for token in np.unique(self.state):
+            own = self.state == token
+            top = logits[..., own].max(axis=-1, keepdims=True)
+            found[..., own] = logits[..., own] - top - np.log(np.exp(logits[..., own] - top).sum(axis=-1, keepdims=True))
+        return found
+
+    def success(self, theta: Array) -> Array:
+        """Return the success rate of each prompt, shape (..., M)."""
+        return self.chances(theta) @ self.right
+
+    def entropy(self, theta: Array) -> Array:
+        """Return the mean entropy of a token in nats: of responses to all prompts, over their mean length, shape (...,)."""
+        chances, logits = self.chances(theta), self.uncertain + theta @ self.sorts.T
+        deciding = -(chances * (self.log_options(theta) @ self.paths.T)).sum(axis=(-2, -1))
+        harmless = -(expit(logits) * log_expit(logits) + expit(-logits) * log_expit(-logits))
+        others = np.einsum("...mo,ok,...k->...", chances, self.harmless[self.level], harmless)
+        return np.asarray((deciding + others) / (chances @ self.lengths[self.level]).sum(axis=-1))
+
+
+class Texts(NamedTuple):
+    """A kind of world of long answers.
+
+    Attributes
+    ----------
+    kind : str
+        In "text" two tokens decide, of which the last is an answer's end (one if tokens is 1).  In "format" a further one must be
+        right, the same for all prompts, and seldom is at first. In "walk" an answer has up to `LEVELS` stretches, and goes on or
+        decides after each: it is surer of what is right the longer it is.
+    tokens : int
+        T, of a response; of a walk, so many in four stretches.
+    prompts : int
+        Those that are trained on; as many are held out.
+    transfer : float
+        The share of a right option's squared feature that lies in one direction, the same for all prompts.
+    easiest, rarest : float
+        Success rates at the start are spread evenly in their logarithm between these; of the tokens that decide, in a format.
+    """
+
+    kind: str = "text"
+    tokens: int = 16
+    prompts: int = 16
+    transfer: float = 0.0
+    easiest: float = 0.5
+    rarest: float = 0.01
+
+    def draw(self, number: int) -> tuple[Prompts, Prompts]:
+        """Return the prompts of a draw that are trained on, and those held out; all else is the same."""
+        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), number))
+        shared = unit(rng.normal(size=(2, DIMENSION)))  # the features of format, or of going on, at all prompts
+        sorts, uncertain = unit(rng.normal(size=(SORTS, DIMENSION))), rng.normal(size=SORTS)
+        direction = unit(rng.normal(size=DIMENSION))
+        trained, held_out = (self._prompts(rng, shared, sorts, uncertain, direction) for _ in range(2))
+        return trained, held_out
+
+    def _prompts(self, rng: np.random.Generator, shared: Array, sorts: Array, uncertain: Array, direction: Array) -> Prompts:
+        deciding, first = (2 if self.kind != "walk" and self.tokens > 1 else 1), 2 * (self.kind != "text")
+        rights = np.broadcast_to(np.arange(OPTIONS) == 0, (self.prompts * deciding, OPTIONS))
+        rates = np.geomspace(self.easiest, self.rarest, self.prompts)
+        logits = starting_logits(np.repeat(rates ** (1.0 / deciding), deciding), rights, rng)
+        own = shared_features(rights, Sharing(DIMENSION, transfer=self.transfer), rng)
+        # Its first coordinate is what is right everywhere: a reflection turns it into the world's own direction.
+        mirror = unit(direction - np.eye(DIMENSION)[0])
+        own = own - 2.0 * (own @ mirror)[..., None] * mirror
+        features, start = (one.reshape(self.prompts, deciding * OPTIONS, *one.shape[2:]) for one in (own, logits))
+        options = np.stack(np.meshgrid(*[np.arange(OPTIONS)] * deciding, indexing="ij"), axis=-1).reshape(-1, deciding)
+        paths = (options[:, :, None] == np.arange(OPTIONS)).reshape(len(options), -1).astype(np.int64)
+        right, state = (options == 0).all(axis=-1), np.repeat(np.arange(deciding), OPTIONS)
+        level, harmless = np.zeros(len(options), dtype=np.int64), self.tokens - deciding - (self.kind == "format")
+        stretches = np.array([max(harmless, 0)])
+        if self.kind != "text":
+            lead = np.broadcast_to(shared, (self.prompts, 2, DIMENSION))
+        if self.kind == "format":
+            paths = np.concatenate([np.insert(paths, 0, [[i], [1 - i]], axis=1) for i in (1, 0)])
+            right, level = np.concatenate([right, np.zeros_like(right)]), np.tile(level, 2)
+            opening = np.broadcast_to(np.log([FORMATTED, 1.0 - FORMATTED]), (self.prompts, 2))
+        elif self.kind == "walk":
+            raised = SURE * np.arange(LEVELS)
+            usual = np.array([0.75**k * (0.25 if k < LEVELS - 1 else 1.0) for k in range(LEVELS)])
+            others = np.log(np.exp(start[:, 1:]).sum(axis=-1))
+            # The right option's logit with which success is as asked for at the usual lengths.
+            start[:, 0] = [
+                brentq(lambda x, other=other, rate=rate: usual @ expit(x + raised - other) - rate, -30.0, 30.0)
+                for other, rate in zip(others, rates, strict=True)
+            ]
+            start = (start[:, None] + raised[:, None] * (np.arange(OPTIONS) == 0)).reshape(self.prompts, -1)
+            features = np.tile(features, (1, LEVELS, 1))
+            after = np.arange(LEVELS)
+            goes = np.stack([after, (after < LEVELS - 1).astype(np.int64)], axis=-1)
+            paths = np.concatenate([np.repeat(goes, OPTIONS, axis=0), np.eye(LEVELS * OPTIONS, dtype=np.int64)], axis=1)
+            right, state, level = np.tile(right, LEVELS), np.repeat(after, OPTIONS), np.repeat(after, OPTIONS)
+            lead = unit(lead + unit(rng.normal(size=lead.shape)))
+            opening = np.broadcast_to(np.log([0.75, 0.25]), (self.prompts, 2))
+            stretches = max(self.tokens // 4, 1) * np.arange(1, LEVELS + 1)
+        if first:
+            features, start = np.concatenate([lead, features], axis=1), np.concatenate([opening, start], axis=1)
+            state = np.concatenate([[0, 0], state + 1])
+        harmless = (stretches[:, None] + np.arange(SORTS)) // SORTS
+        lengths = (stretches + [paths[level == own].sum(axis=1).max() for own in range(len(stretches))]).astype(np.float64)
+        arrays = (np.ascontiguousarray(one) for one in (features, start, state, paths, right, level, harmless))
+        return Prompts(*arrays, sorts, uncertain, lengths)
+
+
+def step_size(prompts: Prompts, theta: Array) -> float:
+    """Return 1 + sqrt(c3/c1): the best group size of one step of the leave-one-out gradient at theta (d,) (section 2.1)."""
+    chances, options = prompts.chances(theta), np.exp(prompts.log_options(theta))
+    value, q = chances @ prompts.right, expit(prompts.uncertain + prompts.sorts @ theta)
+    # The score of an outcome in logits: how often it takes an edge, less the edge's probability at each visit of its token.
+    visits = prompts.paths @ (prompts.state[:, None] == prompts.state)
+    scores = (prompts.paths - visits * options[:, None]) @ prompts.features
+    noise = prompts.harmless[prompts.level] @ (q * (1.0 - q) * (prompts.sorts**2).sum(axis=-1))
+    squares = (chances * ((scores**2).sum(axis=-1) + noise)).sum(axis=-1)
+    gradients = np.einsum("mo,o,mod->md", chances, prompts.right, scores)
+    c1 = ((gradients - gradients.mean(axis=0)) ** 2).sum(axis=-1).mean()
+    c3 = (value * (1.0 - value) * squares + (gradients**2).sum(axis=-1)).mean()
+    return float(1.0 + np.sqrt(c3 / max(c1, 1e-300)))
+
+
+_M1, _M2, _M4, _H = (np.uint64(word) for word in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101))
+_1, _2, _4, _56, _64 = (np.uint64(number) for number in (1, 2, 4, 56, 64))
+
+
+@kernel
+def ones(word):
+    """Return the number of ones among 64 bits: sums of neighbours of 2, 4 and 8 bits, and a product that adds the bytes up."""
+    word = word - ((word >> _1) & _M1)
+    word = (word & _M2) + ((word >> _2) & _M2)
+    return ((((word + (word >> _4)) & _M4) * _H) >> _56) & np.uint64(0x7F)
+
+
+@kernel
+def binomial(state, count, chance):
+    """Return how many of `count` uniforms are below a chance: their bits and the chance's are compared from the first one on.
+
+    A uniform is decided at the first bit in which it differs from the chance. So half of those that are left are decided at each
+    bit, and 53 bits are the law of `next_uniform`.
+    """
+    below, left, rest = 0, count, chance
+    for _ in range(53):
+        if left == 0:
+            break
+        high, undrawn = 0, left
+        while undrawn > 0:
+            word = next_word(state)
+            if undrawn < 64:
+                word >>= _64 - np.uint64(undrawn)
+            high += np.int64(ones(word))
+            undrawn -= 64
+        rest *= 2.0
+        if rest >= 1.0:  # the chance's bit is 1: uniforms whose bit is 0 are below it
+            rest -= 1.0
+            below += left - high
+            left = high
+        else:
+            left -= high
+    return below
+
+
+class Update(NamedTuple):
+    """What an update makes of its responses.
+
+    Attributes
+    ----------
+    advantages : ndarray, shape (G + 1, 2)
+        Of a wrong and of a right response, by the number of right ones in the group.
+    own : ndarray, shape (L,)
+        What a response's sum over its tokens is multiplied by, by level.
+    counted : ndarray, shape (L,)
+        What it adds to the number by which the whole batch is divided.
+    bonus, penalty : float
+        The strength of an entropy bonus, and of a penalty of KL(pi, start), both of the tokens that were drawn, exact given these.
+    decay : float
+        Of Adam's second moment; 0 is plain ascent.
+    """
+
+    advantages: Array
+    own: Array
+    counted: Array
+    bonus: float = 0.0
+    penalty: float = 0.0
+    decay: float = 0.0
+
+
+AGGREGATIONS = ("sum", "own length", "token mean")
+
+
+def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: str = "sum", **more: float) -> Update:
+    """Return the update of a registered estimator's advantages and one of the `AGGREGATIONS` of tokens."""
+    rights = np.arange(group_size) < np.arange(group_size + 1)[:, None]
+    found = np.array(gt.advantages(rights.astype(np.float64), estimator))
+    by_reward = np.stack([found[:, -1], found[:, 0]], axis=-1)
+    by_reward[0, 1] = by_reward[-1, 0] = 0.0
+    one, mean = np.ones_like(prompts.lengths), float((prompts.chances(np.zeros(DIMENSION)) @ prompts.lengths[prompts.level]).mean())
+    own = mean / prompts.lengths if aggregation == "own length" else one
+    counted = prompts.lengths / mean if aggregation == "token mean" else one
+    return Update(np.ascontiguousarray(by_reward), own, counted, **more)
+
+
+@kernel
+def ascend(prompts, update, rate, group_size, looks, state, thetas):
+    """Fill thetas (C, d) with the parameters after each number of updates, from theta = 0; NaN from where they diverge.
+
+    An update draws `RESPONSES`/G prompts with replacement, and a group of each.
+    """
+    n_prompts, n_edges, dimension = prompts.features.shape
+    n_outcomes, n_sorts, n_states = prompts.right.size, prompts.uncertain.size, prompts.state.max() + 1
+    theta, gradient, first, second = np.zeros(dimension), np.zeros(dimension), np.zeros(dimension), np.zeros(dimension)
+    log_options, options, slope, cumulated = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges), np.empty(n_outcomes)
+    totals, visits, q = np.empty(n_states), np.empty(n_states), np.empty(n_sorts)
+    drawn, counts = np.zeros((group_size + 1, 2, prompts.lengths.size), dtype=np.int64), np.empty(n_outcomes, dtype=np.int64)
+    by_parameter = prompts.features.transpose(0, 2, 1).copy()  # so that neighbours in memory are added up side by side
+    by_edge = prompts.paths.T.copy()
+    asked = np.empty(n_prompts, dtype=np.int64)
+    look = 0
+    for step in range(looks[-1]):
+        gradient[:], asked[:], drawn[:] = 0.0, 0, 0
+        for _ in range(RESPONSES // group_size):
+            asked[int(next_uniform(state) * n_prompts)] += 1
+        divisor = 0.0
+        for m in range(n_prompts):
+            if asked[m] == 0:
+                continue
+            totals[:] = 0.0
+            for e in range(n_edges):
+                log_options[e] = prompts.start[m, e]
+            for i in range(dimension):
+                for e in range(n_edges):
+                    log_options[e] += by_parameter[m, i, e] * theta[i]
+            for e in range(n_edges):
+                totals[prompts.state[e]] += np.exp(log_options[e])
+            cumulated[:] = 0.0
+            for e in range(n_edges):
+                log_options[e] -= np.log(totals[prompts.state[e]])
+                options[e], slope[e] = np.exp(log_options[e]), 0.0
+                for o in range(n_outcomes):
+                    cumulated[o] += by_edge[e, o] * log_options[e]
+            total = 0.0
+            for o in range(n_outcomes):
+                total += np.exp(cumulated[o])
+                cumulated[o] = total
+            visits[:] = 0.0
+            for _ in range(asked[m]):
+                counts[:] = 0
+                n_right = 0
+                for _ in range(group_size):
+                    u, low, high = next_uniform(state) * total, 0, n_outcomes - 1
+                    while low < high:
+                        middle = (low + high) // 2
+                        if u < cumulated[middle]:
+                            high = middle
+                        else:
+                            low = middle + 1
+                    counts[low] += 1
+                    n_right += prompts.right[low]
+                for o in range(n_outcomes):
+                    if counts[o]:
+                        right, level = int(prompts.right[o]), prompts.level[o]
+                        divisor += counts[o] * update.counted[level]
+                        drawn[n_right, right, level] += counts[o]
+                        weight = counts[o] * update.advantages[n_right, right] * update.own[level]
+                        for e in range(n_edges):
+                            slope[e] += weight * prompts.paths[o, e]
+                            visits[prompts.state[e]] += counts[o] * prompts.paths[o, e]
+            # The score of a token in logits is its option less the options' chances, at each visit.
+            totals[:] = 0.0
+            for e in range(n_edges):
+                totals[prompts.state[e]] += slope[e]
+            for e in range(n_edges):
+                slope[e] -= options[e] * totals[prompts.state[e]]
+            if update.bonus != 0.0 or update.penalty != 0.0:
+                add_terms(prompts, update, m, log_options, visits, slope)
+            for e in range(n_edges):
+                for i in range(dimension):
+                    gradient[i] += slope[e] * prompts.features[m, e, i]
+        for k in range(n_sorts):
+            logit = prompts.uncertain[k]
+            for i in range(dimension):
+                logit += prompts.sorts[k, i] * theta[i]
+            q[k] = 1.0 / (1.0 + np.exp(-logit))
+            sum_of_weights = 0.0
+            # d entropy/d logit = -logit q(1 - q), and d KL/d logit = (logit - start) q(1 - q).
+            slack = (logit * update.bonus + (logit - prompts.uncertain[k]) * update.penalty) * q[k] * (1.0 - q[k])
+            for j in range(group_size + 1):
+                for right in range(2):
+                    for level in range(prompts.lengths.size):
+                        # The tokens of this sort in responses of one advantage and one length are one binomial number.
+                        n = drawn[j, right, level] * prompts.harmless[level, k]
+                        weight = update.advantages[j, right] * update.own[level]
+                        if n > 0 and weight != 0.0:
+                            sum_of_weights += weight * (binomial(state, n, q[k]) - n * q[k])
+                        sum_of_weights -= n * slack
+            for i in range(dimension):
+                gradient[i] += sum_of_weights * prompts.sorts[k, i]
+        for i in range(dimension):
+            move = gradient[i] / divisor
+            if update.decay > 0.0:
+                first[i] = 0.9 * first[i] + 0.1 * move
+                second[i] = update.decay * second[i] + (1.0 - update.decay) * move * move
+                scale = np.sqrt(second[i] / (1.0 - update.decay ** (step + 1.0))) + 1e-8
+                move = first[i] / (1.0 - 0.9 ** (step + 1.0)) / scale
+            theta[i] += rate * move
+        if step + 1 == looks[look]:
+            thetas[look] = theta
+            look += 1
+
+
+@kernel
+def add_terms(prompts, update, m, log_options, visits, slope):
+    """Add to the slope (E,) of a prompt's logits those of an entropy bonus and of a KL penalty, per visit of a token."""
+    n_edges = log_options.size
+    for t in range(visits.size):
+        normaliser, entropy, divergence = 0.0, 0.0, 0.0
+        for e in range(n_edges):
+            if prompts.state[e] == t:
+                normaliser += np.exp(prompts.start[m, e])
+        for e in range(n_edges):
+            if prompts.state[e] == t:
+                chance = np.exp(log_options[e])
+                entropy -= chance * log_options[e]
+                divergence += chance * (log_options[e] - prompts.start[m, e] + np.log(normaliser))
+        for e in range(n_edges):
+            if prompts.state[e] == t:
+                chance, ratio = np.exp(log_options[e]), log_options[e] - prompts.start[m, e] + np.log(normaliser)
+                slope[e] -= visits[t] * chance * (update.bonus * (log_options[e] + entropy) + update.penalty * (ratio - divergence))
+
+
+def train(prompts: Prompts, update: Update, rates, group_size: int, looks, runs: int, seed) -> Array:
+    """Return the parameters of runs at each rate after numbers of updates, shape (rates, runs, looks, d); rates share draws."""
+    thetas = np.full((len(rates), runs, len(looks), DIMENSION), np.nan)
+    for r in range(runs):
+        for k, rate in enumerate(rates):
+            state = block_streams(seed, r).lone
+            ascend(prompts, update, float(rate), group_size, np.array(looks), state, thetas[k, r])
+    return thetas
