@@ -142,6 +142,12 @@ def test_a_notes_program_prints_what_it_says_and_its_verdicts_are_those_of_the_r
     assert line == evidence(VERDICTS, names)
 
 
+def test_the_evidence_on_pages_is_what_the_verdicts_have():
+    found = [pair for path in DOCS.glob("*.md") for pair in TABLE.findall(path.read_text(encoding="utf-8"))]
+    assert found
+    assert all(table == evidence(VERDICTS, names.split("; "), catalogue()) for names, table in found)
+
+
 NOT_REFUTED = ("curvature", "whole_runs")
 """Constants that are loose, and two statements that hold in different worlds."""
 

@@ -1,4 +1,4 @@
-"""Write the tables of docs/trained_model.md: the success of every arm, and every lead, at every look, from the shipped records.
+"""Write the tables of docs/trained_model.md from the shipped records: what adapters reach, and leads that a reader acts on.
 
 Run from the top folder:  .venv/bin/python tools/write_trained_model.py
 """
@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.study import table_of
 from simulations.runs import trained_sizes
-from simulations.runs.trained_sizes import AVERAGED, BOTH, ESTIMATORS, FIRST
+from simulations.runs.trained_sizes import BOTH, ESTIMATORS, USUAL
 from tools.write_planner import markdown
 from tools.write_planner import with_tables as written
 
@@ -22,7 +22,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "trained_model.md"
 SUCCESS = "<!-- success: written by tools/write_trained_model.py -->", "<!-- end of success -->"
 LEADS = "<!-- leads: written by tools/write_trained_model.py -->", "<!-- end of leads -->"
 NAMES = {"dr_grpo": "Dr. GRPO", "grpo": "GRPO"}
-RUNS = {"usual": "", "later seeds": ", later seeds", "longer": ", longer runs"}
+LOOKS = (12, 96, 384)
+"""The numbers of updates of which the page has leads; the table of the study has all."""
 
 
 def study() -> pd.DataFrame:
@@ -34,51 +35,41 @@ def study() -> pd.DataFrame:
 
 
 def success_table(table: pd.DataFrame) -> str:
-    """Return a Markdown table of success by arm and number of updates; a star marks a best rate at the end of its grid."""
-    own = table[(table["quantity"] == "success") & (table["update"] >= FIRST)]
-    looks = [int(update) for update in sorted(own["update"].unique())]
-    rows = [["what learns", "arm", *(f"{look} updates" for look in looks)]]
-    for (trained, runs, estimator, arm), part in own.groupby(["trained", "runs", "estimator", "arm"], sort=False):
-        at = part.set_index("update")
-        cells = [f"{at.loc[look, 'estimate']:.2f}{_star(at.loc[look])}" if look in at.index else "" for look in looks]
-        rows.append([f"{trained}{RUNS[runs]}", f"{NAMES[estimator]}, {arm}", *cells])
+    """Return a Markdown table of the success of adapters by group size, on training and held-out questions."""
+    own = table[(table["trained"] == "adapters") & (table["runs"] == "usual") & table["group_size"].notna()]
+    kept = own[own["quantity"].isin(["success", "held out"]) & own["update"].isin([0, USUAL])]
+    wide = kept.pivot(index=["update", "group_size"], columns=["quantity", "estimator"], values="estimate")
+    quantities = {"success": "", "held out": ", held out"}
+    rows = [["groups of", *(f"{NAMES[name]}{which}" for which in quantities.values() for name in ESTIMATORS)]]
+    for (update, size), values in wide.drop(index=wide.loc[[0]].index[1:]).iterrows():
+        cells = [f"{values[quantity, name]:.2f}" for quantity in quantities for name in ESTIMATORS]
+        rows.append([f"{size:.0f}" if update else "before training", *cells])
     return markdown(rows)
 
 
 def leads_table(table: pd.DataFrame) -> str:
-    """Return a Markdown table of all leads in points, with both pairs of limits; bold ones exclude 0 for all leads at once."""
-    rows = [["what learns", "seeds", "first less second", "updates", "lead", "all at once", "other sign"]]
-    rows[0] += [NAMES[name] for name in ESTIMATORS]
-    leads = table[table["quantity"] == "lead"]
-    for (trained, runs, first, second, update), part in leads.groupby(
-        ["trained", "runs", "first", "second", "update"], sort=False
-    ):
-        by = part.set_index("estimator")
-        whole = by.loc[BOTH if BOTH in by.index else ESTIMATORS[0]]
-        pair = f"**planned:** {first} less {second}" if whole["planned"] else f"{first} less {second}"
-        seeds = int(whole["replications"])
-        cells = [f"{trained}{RUNS[runs]}", f"{seeds}", pair, f"{update:.0f}", _lead(whole)]
-        cells += [_limits(whole, "_at_once"), f"{seeds * whole['other_sign']:.0f} of {seeds}"]
-        rows.append(cells + [_lead(by.loc[name]) if len(by) == len(AVERAGED) else "" for name in ESTIMATORS])
+    """Return a Markdown table of leads of adapters in points, by number of updates; bold ones exclude 0 for all leads at once."""
+    rows = [["first less second", *(f"{look} updates" for look in LOOKS)]]
+    leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters")]
+    kept = leads["runs"].eq("usual") | (leads["runs"].eq("longer") & leads["second"].eq("groups of 64"))
+    for (runs, first, second), part in leads[kept].groupby(["runs", "first", "second"], sort=False):
+        if first not in ("GRPO, groups of 2", "clip from above", "ratio, no clip"):
+            by = part[part["estimator"] == (BOTH if BOTH in set(part["estimator"]) else ESTIMATORS[0])].set_index("update")
+            cells = [_lead(by.loc[look]) if look in by.index else "" for look in LOOKS]
+            longer = ", longer runs" if runs == "longer" else ""
+            rows.append([f"{first} less {second}{longer}", *cells])
     return markdown(rows)
 
 
 def _lead(row: pd.Series) -> str:
     """Return a lead with its 95% limits. It is bold if limits for all leads exclude 0, with a star for a rate at an end."""
-    text = f"{_points(row['estimate'])} ({_limits(row)})"
-    return (f"**{text}**" if row["low_at_once"] * row["high_at_once"] > 0.0 else text) + _star(row)
-
-
-def _limits(row: pd.Series, which: str = "") -> str:
-    return f"{_points(row[f'low{which}'])} to {_points(row[f'high{which}'])}"
+    text = f"{_points(row['estimate'])} ({_points(row['low'])} to {_points(row['high'])})"
+    text = f"**{text}**" if row["low_at_once"] * row["high_at_once"] > 0.0 else text
+    return f"{text}{' (planned)' if row['planned'] else ''}" + ("\\*" if row["at_end"] else "")
 
 
 def _points(share: float) -> str:
     return f"{100.0 * share:.1f}".replace("-0.0", "0.0")
-
-
-def _star(row: pd.Series) -> str:
-    return "\\*" if row["at_end"] else ""
 
 
 def with_tables(page: str, table: pd.DataFrame) -> str:
