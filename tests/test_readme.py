@@ -15,8 +15,8 @@ from tools.write_evidence import LINE
 
 TOP = DOCS.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")
-PAGES = ["start", "sequences", "training", "coverage", "estimators", "objectives", "inequalities", "contributing", "own_study"]
-PAGES += ["long_responses", "runs_allocation", "runs_staleness", "trainers", "twin"]
+PAGES = ["start", "coverage", "estimators", "objectives", "inequalities", "contributing", "own_study"]
+PAGES += ["long_responses", "runs_allocation", "runs_staleness", "twin"]
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)

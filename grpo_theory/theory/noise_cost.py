@@ -408,7 +408,7 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
 
     The part left out grows with the number of steps and with the noise, and so with G at a fixed budget N = BG. No batch size is
     safe on every problem.  `TrainingLaw.second_order` says how much the next order is.  The study "group_size" measures how far
-    the first order is off: docs/training.md has its table.
+    the first order is off: docs/long_responses.md has its table.
 
     Parameters
     ----------
