@@ -11,7 +11,8 @@ import grpo_theory as gt
 from paper_figures.content import front
 from simulations.training.passes import PROBLEMS
 
-README, PAGE = ((DOCS.parent / name).read_text(encoding="utf-8") for name in ("README.md", "docs/three_questions.md"))
+PAGES = ("README.md", "docs/three_questions.md", "docs/division.md")
+README, PAGE, DIVISION = ((DOCS.parent / name).read_text(encoding="utf-8") for name in PAGES)
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 POWERFUL = VERDICTS[VERDICTS["control"] == "refuted"]
 FULL = r"correlation 0\.2, easy, |correlation 0\.7, easy, Adam"
@@ -36,7 +37,7 @@ def numbers(text):
 
 
 FRONT = rows(README, "front")
-ROWS = [row for which in front.QUESTIONS for row in rows(PAGE, which)]
+ROWS = [row for which in front.QUESTIONS for row in rows(PAGE + DIVISION, which)]
 
 
 def told(text, number):

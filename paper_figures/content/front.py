@@ -1,4 +1,4 @@
-"""The tables of the three questions, on the README and on docs/three_questions.md: each number is written there from a result."""
+"""The tables of the three questions, on the README, docs/three_questions.md and docs/division.md, written from results."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -19,18 +19,19 @@ ENDS = WORDS["front"]
 """The worlds of whole runs that the page tells, in words; the report has the others."""
 FRONT_RUNS = {(NEW_DRAWS, "rloo", "SGD"), (NEW_DRAWS, "grpo", "Adam"), ("shared", "grpo", "SGD")}
 """What the README tells of small policies: where groups of 64 lose undivided, gain most, and lose divided."""
+RUNS = {*FRONT_RUNS, (NEW_DRAWS, "grpo", "SGD")}
+"""What the page tells of them."""
 HEADS = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 FAMILIES = {"head": "SmolLM2's head, one-digit answers", "random": "64 prompts, random features", "made up": "4 made-up prompts"}
 AWAY = {("clip", "clip"): "with the clip", ("clip", "ratio"): "same runs, ratio unclipped", ("none", "none"): "no ratio"}
 """What runs of an arm are looked at with, in words."""
-MULTIPLES = {"best": "at the best rates", "twice": "at twice these", "four times": "at four times these"}
+MULTIPLES = {"best": "at the best rates", "four times": "at four times these"}
 SPANS = ((8, 8), (16, 64))
 """The group sizes over which what division gains is a range."""
 PLANNED = " (planned)"
 SMOL = "SmolLM2, LoRA, one-digit answers"
-LATER = ("longer", "groups of 64", 384)
-LOOKS = (*(("usual", f"groups of {size}", 96) for size in (64, 32, 8, 2)), LATER)
-"""The runs, rivals of groups of 4 and numbers of updates that the page tells; docs/trained_model.md has all."""
+LOOKS = (("usual", "groups of 64", 96), ("longer", "groups of 64", 384))
+"""The runs, rivals of groups of 4 and numbers of updates that the page tells; docs/trained_model.md has more."""
 
 
 class Line(NamedTuple):
@@ -51,7 +52,6 @@ def lines(tables: Mapping[str, pd.DataFrame]) -> Iterator[Line]:
     yield from _whole_runs(tables["frontier"])
     yield from _trained(tables["trained_sizes"])
     yield from _division(tables["race"])
-    yield from _divided(tables["trained_sizes"])
     yield from _clip(tables["trained_drift"])
     yield from _ratios(tables["trained_sizes"])
 
@@ -90,7 +90,7 @@ def _whole_runs(table: pd.DataFrame) -> Iterator[Line]:
     leads = all_leads[all_leads["group_size"] == 64]
     for (world, estimator, optimiser), part in leads.groupby(["world", "estimator", "optimiser"], sort=False):
         kept = part[~part["decaying"] & (part["responses"] == 256)]
-        if world in ENDS and len(kept):
+        if (world, estimator, optimiser) in RUNS:
             row = kept.loc[kept["budget"].idxmax()]
             how = {"grpo": "divided", "rloo": "undivided"}[estimator] + (", Adam" if optimiser == "Adam" else "")
             setting = f"{ENDS[world]}, {row['budget']:,.0f} responses, {how}"
@@ -134,14 +134,6 @@ def _division(table: pd.DataFrame) -> Iterator[Line]:
                     yield Line("division", front, f"{words}, {what}", compared, *_point_range(own), sample)
 
 
-def _divided(table: pd.DataFrame) -> Iterator[Line]:
-    """Yield what division gains on SmolLM2 at the end of training, over group sizes."""
-    leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters") & (table["update"] == 96)]
-    row = leads[(leads["runs"] == "usual") & (leads["first"] == "GRPO, larger groups")].iloc[0]
-    compared = "divided less undivided, groups of 4 to 64"
-    yield Line("division", False, f"{SMOL}, 96 updates", compared, *_points(row), f"{row['replications']:.0f} seeds")
-
-
 def _clip(table: pd.DataFrame) -> Iterator[Line]:
     """Yield how often updates of small policies point away, and what the clip gains there: ranges over settings."""
     looks = table[(table["part"] == "all") & (table["quantity"] == "away")]
@@ -157,21 +149,11 @@ def _clip(table: pd.DataFrame) -> Iterator[Line]:
 
 
 def _ratios(table: pd.DataFrame) -> Iterator[Line]:
-    """Yield the lead of the clip over the other uses of ratios on SmolLM2, at all looks."""
+    """Yield the lead of the clip over no ratio on SmolLM2, as it was planned."""
     leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters") & (table["first"] == "PPO's clip")]
-    for row in leads.sort_values(["second", "update"]).to_dict("records"):
-        setting = f"{SMOL}, undivided, four updates per rollout, {row['update']:.0f} updates"
-        end = ", best at an end of the rates tried" if row["at_end"] else ""
-        front = row["second"] == "no ratio" and row["update"] == 96
-        sample = f"{row['replications']:.0f} seeds{end}"
-        yield Line(
-            "clip",
-            front,
-            setting,
-            f"clip less {row['second']}{PLANNED if row['planned'] else ''}",
-            *_points(row),
-            sample,
-        )
+    row = leads[leads["planned"].astype(bool)].iloc[0]
+    setting = f"{SMOL}, undivided, four updates per rollout, {row['update']:.0f} updates"
+    yield Line("clip", True, setting, f"clip less {row['second']}{PLANNED}", *_points(row), f"{row['replications']:.0f} seeds")
 
 
 def _range(values: pd.Series) -> str:
