@@ -147,17 +147,14 @@ def runs_table(kept: pd.DataFrame) -> str:
 
 
 def twin_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of how far twins miss the success of the runs, in points, by updates ahead."""
+    """Return a Markdown table of how far twins miss the success of the runs, in points, by log and updates ahead."""
+    looks = {"": (0, 64, (4, 8, 32)), ", 16 responses per prompt": (0, 16, (8,)), ", log after 32 updates": (32, 64, (8, 32))}
     twins = kept[(kept["quantity"] == "miss") & (kept["arm"] == "twin")]
-    looks = sorted(twins["ahead"].unique())
-    rows = [["policy", "log after", "responses per prompt", *(f"{ahead} ahead" for ahead in looks), "success, then and 32 ahead"]]
-    success = kept[(kept["quantity"] == "success") & (kept["arm"] == "real")]
-    keys = ["problem", "start", "size"]
-    real = success.set_index([*keys, "ahead"])["estimate"]
-    for key, part in twins.groupby(keys, sort=False):
-        by = part.set_index("ahead")["estimate"]
-        ends = " and ".join(f"{float(real[(*key, ahead)]):.0%}" for ahead in (looks[0], looks[-1]))
-        rows.append([*map(str, key), *(f"{100.0 * by[ahead]:.1f}" for ahead in looks), ends])
+    misses = twins.set_index(["problem", "start", "size", "ahead"])["estimate"]
+    columns = [(f"{ahead} ahead{which}", start, size, ahead) for which, (start, size, own) in looks.items() for ahead in own]
+    rows = [["policy", *(name for name, *_ in columns)]]
+    for problem in twins["problem"].unique():
+        rows.append([problem, *(f"{100.0 * misses[(problem, *place)]:.1f}" for _, *place in columns)])
     return markdown(rows) + "\n"
 
 
@@ -181,13 +178,12 @@ def _with_limits(row: pd.Series) -> str:
 
 
 def trained_twin_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of SmolLM2's success along exact ascent, and what twins and frozen features say of it."""
+    """Return a Markdown table of SmolLM2's success along exact ascent, and how far twins miss it."""
     value = kept.set_index(["quantity", "arm", "ahead"])["estimate"]
-    rows = [["updates ahead", "success", "features of the start", "twins, on average", "twins miss by"]]
+    rows = [["updates ahead", "success", "twins miss by"]]
     for ahead in kept["ahead"].unique():
-        found = [value["success", arm, ahead] for arm in ("real", "features of the start", "twin")]
-        shown = [f"{each:.1%}" for each in found]
-        rows.append([f"{ahead}", *shown, f"{100.0 * value['miss', 'twin', ahead]:.1f}"])
+        points = (100.0 * value[name, arm, ahead] for name, arm in (("success", "real"), ("miss", "twin")))
+        rows.append([f"{ahead}", *(f"{each:.1f}" for each in points)])
     return markdown(rows) + "\n"
 
 
