@@ -26,19 +26,40 @@ TEXTS = {
 SHOWN = ("value_naive", "value_clustered", "value_effective", "gradient_between", "group_size_fieller")
 SHOWN += ("last_iterate", "gap_limit", "learned_value", "random_scaling", "paired_difference", "paired_sequence")
 """Intervals of the table of coverages; docs/coverage.csv has all."""
+FEW = 8
+"""With fewer statements a paper has no heading of its own."""
+HEAD = "|number|verdict|statement|what holds instead|proof|study|\n|---|---|---|---|---|---|"
+CODED = re.compile(r"[A-Z]\d+\b")
+"""An id that names a statement by itself; others repeat paper and number."""
+FIRST = re.compile(r"; |\. (?=[A-Z])")
+"""Behind the first of several corrections, or its first sentence."""
+NAMED = re.compile(r"(.*?\d{4}\)?)(?:, (.*))?")
+"""A source that is not at arXiv: name and year, and the place there."""
 POINT = re.compile(r"CI/(?P<interval>\w+)")
 
 
 def theorem_table(verdicts: pd.DataFrame) -> str:
-    """Return a row for each statement that a paper prints, with links to the paper and to the proofs."""
-    lines = ["| paper | number | statement | verdict | largest gap | what holds instead | proof | study |", f"|{'---|' * 8}"]
+    """Return a row for each statement that a paper prints, below the paper's name: papers with few rows come last, in one table."""
+    papers: dict[str, list[str]] = {}
     for row in printed(collection(), verdicts, PAPERS):
-        paper = f"[{row.name or row.paper}]({row.link}){f' ({row.paper})' if row.name else ''}" if row.link else row.paper
+        source, name, number = row.paper, f"[{row.name or row.paper}]({row.link})", row.number
+        if not row.link:
+            found = NAMED.fullmatch(source)
+            name, number = (found[1], found[2] or "") if found else (source, "")
+        code = row.id.partition("/")[0] if CODED.match(row.id) else ""
+        place = f"{number} ({code})" if number and code else number or code or row.id.partition("/")[2]
         word = f"**{row.verdict}**" if row.verdict == "refuted" else row.verdict
-        proofs = ", ".join(f"[{one.number}]({one.page})" for one in proofs_of(row.id.partition("/")[0], row.sources))
-        code = ", ".join(f"`{study}`" for study in row.studies)
-        text, gap, instead = map(cell, (row.text, row.gap, row.instead))
-        lines.append(f"| {paper} | {row.number} | {text} ({row.id}) | {word} | {gap} | {instead} | {proofs} | {code} |")
+        proofs = [f"[{one.number}]({one.page})" for one in proofs_of(row.id.partition("/")[0], row.sources)]
+        cells = (place, word, cell(row.brief), cell(FIRST.split(row.instead, 1)[0]), ", ".join(proofs), ", ".join(f"`{one}`" for one in row.studies))
+        papers.setdefault(name, []).append(f"|{'|'.join(cells)}|")
+    lines = []
+    for name, rows in papers.items():
+        if len(rows) >= FEW:
+            lines += [f"## {name}", "", HEAD, *rows, ""]
+    lines += ["## Other papers", "", HEAD]
+    for name, rows in papers.items():
+        if len(rows) < FEW:
+            lines += [f"|**{name}**||||||", *rows]
     return "\n".join(lines) + "\n"
 
 

@@ -34,6 +34,9 @@ class Printed:
     number : str
         What the statement is called in the paper, as in "Theorem 7"; empty if it has no name there.
     text : str
+        All parts, one after another.
+    brief : str
+        The first part that has the row's verdict, and how many there are.
     verdict : str
         A word of `wording.verdict`.
     gap : str
@@ -50,6 +53,7 @@ class Printed:
     name: str
     number: str
     text: str
+    brief: str
     verdict: str
     gap: str
     instead: str
@@ -113,6 +117,7 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
                 name=names.get(paper, ""),
                 number=number if NUMBER.fullmatch(number) else whole[0].source.partition(", ")[2],
                 text="; ".join(one.text for one in whole),
+                brief=_brief(whole, own, word, verdicts),
                 verdict=word,
                 gap=_gap(own, verdicts),
                 instead=instead,
@@ -139,6 +144,13 @@ def _corrected(correction: Statement, groups: Mapping[tuple[str, str], list[Stat
     """Return whose place a correction takes: that of the printed statement whose id begins most like its own."""
     alike = {one.id: key for key, group in groups.items() for one in group}
     return alike[max(alike, key=lambda name: len(commonprefix([f"{name}/", correction.id])))]  # noqa: RUF071
+
+
+def _brief(whole: list[Statement], own: list[Statement], word: str, verdicts: pd.DataFrame) -> str:
+    """Return the first of the parts that have a verdict, or the first of all, and how many parts there are."""
+    ids = {one.id: [part.id for part in own if f"{part.id}/".startswith(f"{one.id}/")] for one in whole}
+    alike = [one for one in whole if ids[one.id] and verdict(verdicts[verdicts["id"].isin(ids[one.id])]) == word]
+    return (alike or whole)[0].text + (f" (of {len(whole)})" if len(whole) > 1 else "")
 
 
 def _gap(own: list[Statement], verdicts: pd.DataFrame) -> str:
