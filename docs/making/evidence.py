@@ -39,7 +39,7 @@ POINT = re.compile(r"CI/(?P<interval>\w+)")
 
 
 def theorem_table(verdicts: pd.DataFrame) -> str:
-    """Return a row for each statement that a paper prints, below the paper's name: papers with few rows come last, in one table."""
+    """Return a row for each statement that a paper prints, below the paper's name; papers with few rows come last."""
     papers: dict[str, list[str]] = {}
     for row in printed(collection(), verdicts, PAPERS):
         source, name, number = row.paper, f"[{row.name or row.paper}]({row.link})", row.number
@@ -50,7 +50,8 @@ def theorem_table(verdicts: pd.DataFrame) -> str:
         place = f"{number} ({code})" if number and code else number or code or row.id.partition("/")[2]
         word = f"**{row.verdict}**" if row.verdict == "refuted" else row.verdict
         proofs = [f"[{one.number}]({one.page})" for one in proofs_of(row.id.partition("/")[0], row.sources)]
-        cells = (place, word, cell(row.brief), cell(FIRST.split(row.instead, 1)[0]), ", ".join(proofs), ", ".join(f"`{one}`" for one in row.studies))
+        studies, instead = ", ".join(f"`{one}`" for one in row.studies), FIRST.split(row.instead, maxsplit=1)[0]
+        cells = (place, word, cell(row.brief), cell(instead), ", ".join(proofs), studies)
         papers.setdefault(name, []).append(f"|{'|'.join(cells)}|")
     lines = []
     for name, rows in papers.items():
