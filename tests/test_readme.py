@@ -45,7 +45,6 @@ def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
         assert f"TRL's default: {names['efficiency']:.3f}, exact" in read(page)
         assert f"for rloo: {names['best']:.1f}" in read(page)
     if page == "contributing":
-        assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
         tried = gt.coverage(
             names["hoeffding"], names["problem"], names["truth"], experiment=gt.Pilot(16, 8), replications=1000, rng=0
         )
