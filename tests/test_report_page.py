@@ -253,7 +253,7 @@ def test_findings_say_what_the_tables_have():
     assert "On three heads of SmolLM2 that is 3.1, 3.1 and 3.1 responses." in text["_best_group_size"]
     assert "formula has 2.1, 2.1 and 2.1 with this $c_3$, and 6.0, 6.0 and 6.0 with" in text["_best_group_size"]
     assert "the leave-one-out mean is best with 3 responses per prompt. GRPO, which" in text["_efficiency"]
-    assert "is best with 5. Each at its best, GRPO's efficiency is higher by 20% to 20%." in text["_efficiency"]
+    assert "is best with 5. Each at its best, GRPO's efficiency is higher by 20%." in text["_efficiency"]
     assert "fails on 5 of 6 problems. On three policies of SmolLM2 the mean |correlation| is 0.30" in text["_assumption"]
     assert "up to groups of 8, 8 and 8." in text["_assumption"]
     assert "as baseline has 11% more error with 8 responses" in text["_near_the_oracle"]

@@ -80,7 +80,7 @@ def _efficiency(found: Found) -> dict[str, str]:
     own = {name: wide[name][problems] for name in ("rloo", "grpo")}
     sizes = {name: _range(own[name].idxmax(), ".0f") for name in own}
     gain = (100.0 * (own["grpo"].max() / own["rloo"].max() - 1.0)).round()
-    return sizes | {"least": signed(gain.min(), ".0f"), "most": signed(gain.max(), ".0f")}
+    return sizes | {"gain": _range(gain, ".0f").replace("-", "\u2212")}
 
 
 def _assumption(found: Found) -> dict[str, str]:
