@@ -29,7 +29,7 @@ def test_supported_pythons_are_those_that_are_tested_and_documented():
     jobs = yaml.safe_load((TOP / ".github/workflows/tests.yml").read_text())["jobs"]
     assert jobs["platforms"]["strategy"]["matrix"]["python"] == pythons()
     assert set(jobs["windows"]["strategy"]["matrix"]["python"]) <= set(pythons())
-    assert f"| Python | {', '.join(pythons())} |" in (TOP / "docs/support.md").read_text()
+    assert f"| Python | {', '.join(pythons())} |" in (TOP / "docs/reproducing.md").read_text()
     assert SETUP["options"]["python_requires"] == f">={pythons()[0]}"
     assert re.search(r"^numba>=[\d.]+$", SETUP["options"]["install_requires"], re.MULTILINE), "public numba has no upper bound"
 
