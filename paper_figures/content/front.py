@@ -111,7 +111,8 @@ def _trained(table: pd.DataFrame) -> Iterator[Line]:
         row = leads.loc[(runs, second, update)]
         compared = f"groups of 4 less {second.split()[-1]}{PLANNED if row['planned'] else ''}"
         setting = f"{SMOL}, divided and not, {update} updates"
-        yield Line("size", row["planned"] and second == "groups of 64", setting, compared, *_points(row), f"{row['replications']:.0f} seeds")
+        front = row["planned"] and second == "groups of 64"
+        yield Line("size", front, setting, compared, *_points(row), f"{row['replications']:.0f} seeds")
 
 
 def _division(table: pd.DataFrame) -> Iterator[Line]:
@@ -140,8 +141,9 @@ def _clip(table: pd.DataFrame) -> Iterator[Line]:
         own = looks[(looks["arm"] == arm) & (looks["estimator"] == estimator)]["estimate"]
         shares = f"{own.min():.0%} to {own.max():.0%}"
         yield Line("clip", False, setting, f"updates whose mean points away, {words}", shares, "none", f"{len(own)} settings")
+    ahead = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none'")
     for at, words in MULTIPLES.items():
-        own = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none' and at == @at")
+        own = ahead[ahead["at"] == at]
         sample = f"{len(own)} settings of {own['replications'].min():.0f} or more problems"
         yield Line("clip", False, setting, f"clip less no ratio, {words}", *_point_range(own), sample)
 
