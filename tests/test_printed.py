@@ -56,8 +56,9 @@ def test_a_row_is_of_the_statements_of_its_number(title, name, word, instead):
 
 def test_of_several_parts_the_one_with_the_verdict_is_shown():
     (row,) = [row for row in ROWS.values() if row.id == "dr-grpo/leave-one-out"]
-    assert row.text.startswith("G/(G - 1) times the advantage")
-    assert row.brief == "with the group's mean as baseline, own reward included, the mean update is the gradient grad J (of 5)"
+    assert row.parts[0] == "with the group's mean as baseline, own reward included, the mean update is the gradient grad J"
+    assert row.parts[1].startswith("G/(G - 1) times the advantage")
+    assert row.brief == f"{row.parts[0]} (of 5)"
 
 
 def test_one_refuted_setting_of_one_printed_part_refutes():

@@ -33,10 +33,8 @@ class Printed:
         What the paper is called, if it has a name.
     number : str
         What the statement is called in the paper, as in "Theorem 7"; empty if it has no name there.
-    text : str
-        All parts, one after another.
-    brief : str
-        The first part that has the row's verdict, and how many there are.
+    parts : tuple of str
+        What it says, in parts; first comes one that has the row's verdict.
     verdict : str
         A word of `wording.verdict`.
     gap : str
@@ -52,8 +50,7 @@ class Printed:
     paper: str
     name: str
     number: str
-    text: str
-    brief: str
+    parts: tuple[str, ...]
     verdict: str
     gap: str
     instead: str
@@ -67,6 +64,16 @@ class Printed:
         if NUMBER.fullmatch(self.number):
             return f"{self.number}, {source}"
         return f"{self.number} ({self.id}), {source}" if self.number else f"{self.id}, {source}"
+
+    @property
+    def text(self) -> str:
+        """All parts, one after another."""
+        return "; ".join(self.parts)
+
+    @property
+    def brief(self) -> str:
+        """The first part, and how many there are."""
+        return self.parts[0] + (f" (of {len(self.parts)})" if self.parts[1:] else "")
 
     @property
     def link(self) -> str:
@@ -116,8 +123,7 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
                 paper=paper,
                 name=names.get(paper, ""),
                 number=number if NUMBER.fullmatch(number) else whole[0].source.partition(", ")[2],
-                text="; ".join(one.text for one in whole),
-                brief=_brief(whole, own, word, verdicts),
+                parts=_parts(whole, own, word, verdicts),
                 verdict=word,
                 gap=_gap(own, verdicts),
                 instead=instead,
@@ -146,11 +152,11 @@ def _corrected(correction: Statement, groups: Mapping[tuple[str, str], list[Stat
     return alike[max(alike, key=lambda name: len(commonprefix([f"{name}/", correction.id])))]  # noqa: RUF071
 
 
-def _brief(whole: list[Statement], own: list[Statement], word: str, verdicts: pd.DataFrame) -> str:
-    """Return the first of the parts that have a verdict, or the first of all, and how many parts there are."""
+def _parts(whole: list[Statement], own: list[Statement], word: str, verdicts: pd.DataFrame) -> tuple[str, ...]:
+    """Return the texts of the parts; the first that has the verdict of all stands first."""
     ids = {one.id: [part.id for part in own if f"{part.id}/".startswith(f"{one.id}/")] for one in whole}
     alike = [one for one in whole if ids[one.id] and verdict(verdicts[verdicts["id"].isin(ids[one.id])]) == word]
-    return (alike or whole)[0].text + (f" (of {len(whole)})" if len(whole) > 1 else "")
+    return tuple(one.text for one in sorted(whole, key=lambda one: one not in alike[:1]))
 
 
 def _gap(own: list[Statement], verdicts: pd.DataFrame) -> str:
