@@ -99,7 +99,9 @@ def test_one_token_is_trained_as_the_package_trains_it():
     assert step_size(prompts, ZERO) == pytest.approx(gt.group_size_law(problem, theta).optimum, rel=1e-4)
     for name, optimiser, rate, decay in (("grpo", gt.SGD(), 4.0, 0.0), ("rloo", gt.Adam(), 0.1, 0.999)):
         sizes = {"batch_size": RESPONSES // size, "group_size": size, "steps": 12, "replications": 400}
-        theirs = gt.simulate_training(problem, theta, name, gt.Constant(rate), **sizes, optimiser=optimiser, rng=3).objectives[:, -1]
+        theirs = gt.simulate_training(problem, theta, name, gt.Constant(rate), **sizes, optimiser=optimiser, rng=3).objectives[
+            :, -1
+        ]
         update = update_of(prompts, name, size, decay=decay)
         ours = prompts.success(train(prompts, update, [rate], size, (12,), 400, np.random.SeedSequence(4))[0, :, 0]).mean(axis=-1)
         # Adam moves the frozen parameter, too, by at most 12 steps of 0.1 in 10,000.

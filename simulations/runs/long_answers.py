@@ -266,7 +266,10 @@ def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: st
     found = np.array(gt.advantages(rights.astype(np.float64), estimator))
     by_reward = np.stack([found[:, -1], found[:, 0]], axis=-1)
     by_reward[0, 1] = by_reward[-1, 0] = 0.0
-    one, mean = np.ones_like(prompts.lengths), float((prompts.chances(np.zeros(DIMENSION)) @ prompts.lengths[prompts.level]).mean())
+    one, mean = (
+        np.ones_like(prompts.lengths),
+        float((prompts.chances(np.zeros(DIMENSION)) @ prompts.lengths[prompts.level]).mean()),
+    )
     own = mean / prompts.lengths if aggregation == "own length" else one
     counted = prompts.lengths / mean if aggregation == "token mean" else one
     return Update(np.ascontiguousarray(by_reward), own, counted, **more)
@@ -397,7 +400,9 @@ def add_terms(prompts, update, m, log_options, visits, slope):
         for e in range(n_edges):
             if prompts.state[e] == t:
                 chance, ratio = np.exp(log_options[e]), log_options[e] - prompts.start[m, e] + np.log(normaliser)
-                slope[e] -= visits[t] * chance * (update.bonus * (log_options[e] + entropy) + update.penalty * (ratio - divergence))
+                slope[e] -= (
+                    visits[t] * chance * (update.bonus * (log_options[e] + entropy) + update.penalty * (ratio - divergence))
+                )
 
 
 def train(prompts: Prompts, update: Update, rates, group_size: int, looks, runs: int, seed) -> Array:

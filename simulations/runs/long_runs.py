@@ -1,10 +1,11 @@
 """Whole runs of long answers over draws of kinds of worlds: which group size is best, and what advice is worth.
 
-Every arm trains on the same numbered draws at every rate of a grid, and is judged at its best rate, one for all draws. Margins
-were set before there were data of these draws. The grids and the kinds were chosen from runs on draws that are not judged.
+Every arm trains on the same numbered draws at every rate of a grid, and is judged at its best rate, one for all draws. Verdicts
+are on averages over the lengths, estimators and budgets of a kind of world, and over all kinds; rows have each arm by itself.
 
-Planned: the step's best size and groups of 8, each against the best size. All else was looked at beside them. The law of the
-best size is fitted on all kinds but one, and judged on that one.
+A first run on 48 other draws, with verdicts on single arms, decided none of them, for a point of success is little. It showed
+which averages could be decided, and which rates are best. The margins, the kinds and the arms are those of that run. The law of
+the best size is fitted on all kinds but the one on which it is judged.
 """
 
 from itertools import product
@@ -21,17 +22,24 @@ from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, step_size
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
-SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+SIZES = (2, 4, 8, 16, 32, 64, 256)
 UPDATES = (16, 32, 64, 128, 256)
 BUDGETS = tuple(RESPONSES * count for count in UPDATES)
-RATES = {("rloo", "SGD"): range(2, 9), ("grpo", "SGD"): range(1, 8), ("rloo", "Adam"): range(-5, 2), ("grpo", "Adam"): range(-5, 2)}
+RATES = {
+    ("rloo", "SGD"): range(3, 9),
+    ("grpo", "SGD"): range(2, 8),
+    ("rloo", "Adam"): range(-3, 2),
+    ("grpo", "Adam"): range(-3, 2),
+}
 """The learning rates are these powers of 2."""
-DRAWS, QUICK_DRAWS = 48, 4
-POINT, HALF_POINT = 0.01, 0.005
+DRAWS, QUICK_DRAWS, FIRST = 96, 4, 200
+"""How many draws there are, from which number on."""
+POINT = 0.01
 """A point of success is what a learning rate costs that is off by a factor of one and a half."""
 USUAL, MOST = 8, 256
-COSTS = {"text": (0.25, 1.0, 4.0)}
+COSTS = (0.25, 1.0, 4.0)
 """What a prompt costs over a response: with long answers its prefill is cheap, with long prompts and short answers it is not."""
+ALL = "all kinds"
 
 
 class Arm(NamedTuple):
@@ -76,13 +84,6 @@ WITH_TERMS = tuple(
 PIECES = (*((arm, size) for arm in ARMS for size in SIZES), *PLAIN[1:], *WITH_TERMS)
 
 
-def label(kind, tokens, estimator, aggregation="sum", optimiser="SGD", budget=0, **_):
-    """Return what tells an arm from others, in words."""
-    words = [kind, f"{tokens} tokens" if tokens > 1 else "1 token", estimator]
-    words += [aggregation] * (aggregation != "sum") + [optimiser] * (optimiser != "SGD")
-    return ", ".join(words + [f"C = {budget:,}"] * bool(budget))
-
-
 def deal(draws, **_):
     """Every case reads all arms: what is advised in a kind of world depends on all others."""
     return {"draws": draws}, len(PIECES)
@@ -97,9 +98,9 @@ def trained(draws, rng, chunk):
     found = np.full((4, len(rates), draws, len(UPDATES)), np.nan)
     more = {"bonus": arm.bonus, "penalty": arm.penalty, "decay": 0.999 * (arm.optimiser == "Adam")}
     for draw in range(draws):
-        prompts, held_out = KINDS[arm.kind]._replace(tokens=arm.tokens).draw(draw)
+        prompts, held_out = KINDS[arm.kind]._replace(tokens=arm.tokens).draw(FIRST + draw)
         update = update_of(prompts, arm.estimator, size, arm.aggregation, **more)
-        thetas = train(prompts, update, rates, size, UPDATES, 1, child_seed(seed_of(rng), draw))[:, 0]
+        thetas = train(prompts, update, rates, size, UPDATES, 1, child_seed(seed_of(rng), FIRST + draw))[:, 0]
         ended = np.isfinite(thetas).all(axis=-1)
         kept = np.where(ended[..., None], thetas, 0.0)
         for m, seen in enumerate((prompts, held_out)):
@@ -126,209 +127,30 @@ def sides_at(values, budget):
 def start_sizes(arm, draws):
     """Return the step's best size at the start of each draw, shape (draws,)."""
     world = KINDS[arm.kind]._replace(tokens=arm.tokens)
-    return np.array([step_size(world.draw(draw)[0], np.zeros(DIMENSION)) for draw in range(draws)])
+    return np.array([step_size(world.draw(FIRST + draw)[0], np.zeros(DIMENSION)) for draw in range(draws)])
 
 
 def at_sizes(sides, wanted):
     """Return (rates, draws) of the size of the grid that is nearest to what is wanted in each draw, (draws,)."""
-    places = np.clip(np.log2(wanted).round().astype(int) - 1, 0, len(SIZES) - 1)
+    places = np.abs(np.log2(SIZES)[:, None] - np.log2(wanted)).argmin(axis=0)
     return np.array(sides)[places, :, np.arange(len(places))].T
 
 
-def loss(sides, chosen):
-    """Return what a choice (rates, draws) loses to the best size, each at its best rate, as a row."""
-    return lead([np.concatenate(sides), chosen], (1.0, -1.0))
+def pooled(pairs, judged=None):
+    """Return the mean over pairs of sides of the first one's lead over the second, each at its best rate, as evidence's row."""
+    weights = [sign / len(pairs) for sign in (1.0, -1.0) for _ in pairs]
+    sides, seen = ([one for which in zip(*listed, strict=True) for one in which] for listed in (pairs, judged or pairs))
+    return lead(sides, weights, seen if judged else None)
 
 
-def arm_of(case):
-    """Return the arm of a case."""
-    return Arm(**{name: case[name] for name in Arm._fields if name in case})
+def cases(quick):
+    """Each kind of world, and all together."""
+    return [{"kind": kind, "draws": QUICK_DRAWS if quick else DRAWS} for kind in (*KINDS, ALL)]
 
 
-def cases(quick, budgets=(BUDGETS[0], BUDGETS[2], BUDGETS[-1]), arms=ARMS):
-    """Each arm at budgets."""
-    return [
-        arm._asdict() | {"budget": budget, "draws": QUICK_DRAWS if quick else DRAWS} for arm, budget in product(arms, budgets)
-    ]
-
-
-@check(stated("long/eight"), of=trained, cases=cases, broken={"size": MOST}, setting=label)
-def eight(found, budget, size=USUAL, **case):
-    """Broken: always 256."""
-    sides = sides_at(values_of(found, arm_of(case)), budget)
-    facts = {f"{other} less 8": lead([sides[k], sides[2]], (1.0, -1.0))["estimate"] for k, other in enumerate(SIZES)}
-    return evidence(loss(sides, sides[SIZES.index(size)]), POINT), facts
-
-
-@check(
-    stated("long/eight, equal time"),
-    of=trained,
-    cases=lambda quick: [
-        case | {"cost": cost}
-        for case in cases(quick, BUDGETS[-1:], [Arm("text", tokens, "grpo") for tokens in LENGTHS])
-        for cost in COSTS["text"]
-    ],
-    broken={"size": MOST},
-    setting=lambda cost, **case: f"{label(**case)}, a prompt costs {cost:g} responses",
-)
-def equal_time(found, budget, cost, size=USUAL, **case):
-    """A group costs its prompt and G responses, and all sizes spend the same; broken: always 256."""
-    values = values_of(found, arm_of(case))
-    sides = [sides_at(own[None], budget / (1.0 + cost / other))[0] for own, other in zip(values, SIZES, strict=True)]
-    facts = {f"{other} less 8": lead([sides[k], sides[2]], (1.0, -1.0))["estimate"] for k, other in enumerate(SIZES)}
-    return evidence(loss(sides, sides[SIZES.index(size)]), POINT), facts
-
-
-@check(
-    stated("long/step size"),
-    of=trained,
-    cases=lambda quick: cases(quick, arms=[arm for arm in ARMS if arm.estimator == "rloo"]),
-    broken={"factor": 64.0},
-    setting=label,
-)
-def step(found, budget, draws, factor=1.0, **case):
-    """Broken: 64 times the size, or the largest there is."""
-    arm = arm_of(case)
-    sides, said = sides_at(values_of(found, arm), budget), start_sizes(arm, draws)
-    at = values_of(found, arm)[SIZES.index(USUAL)].mean(axis=1)[:, BUDGETS.index(budget)].argmax()
-    later = np.nanmean(values_of(found, arm, 3)[SIZES.index(USUAL), at], axis=0)
-    facts = {"size at the start": said.mean(), "in the middle": later[2], "at the end": later[-1]}
-    facts["best size"] = 2.0 ** best_sizes(np.array(sides).swapaxes(0, 1), np.array(SIZES), np.random.default_rng(0))[0]
-    return evidence(loss(sides, at_sizes(sides, factor * said)), POINT), facts
-
-
-@check(
-    *stated("long/root", "long/longer"),
-    of=trained,
-    cases=lambda quick: [
-        case for case in cases(quick, arms=[Arm("text", 256, name) for name in ("rloo", "grpo")]) if case["budget"] > BUDGETS[0]
-    ],
-    broken={"tokens": 16},
-    setting="{estimator}, C = {budget:,}",
-)
-def root(found, budget, tokens, **case):
-    """The best size at 256 tokens beside that at 16, and groups of 32 less 4 beside one token; broken: 16 tokens again, or one."""
-    arm = arm_of(case | {"tokens": tokens})
-    sides, short, one = (
-        np.array(sides_at(values_of(found, arm._replace(tokens=number)), budget)) for number in (tokens, 16, 1)
-    )
-    sizes, rng = np.array(SIZES), np.random.default_rng(0)
-    logs = [best_sizes(own.swapaxes(0, 1), sizes, rng) for own in (sides, short)]
-    apart = (logs[0] - logs[1]) - np.log2(np.sqrt(254.0 / 14.0))
-    error = float(np.std(apart[1:])) if tokens != 16 else float(np.sqrt(2.0) * np.std(logs[0][1:]))
-    few, large = SIZES.index(4), SIZES.index(32)
-    rise = lead([one[large], one[few], sides[large], sides[few]], (1.0, -1.0, -1.0, 1.0))
-    if tokens == 16:
-        rise = lead([one[large], one[few]] * 2, (1.0, -1.0, -1.0, 1.0)) | {"standard_error": rise["standard_error"]}
-    facts = {"best size at 256 tokens": 2.0 ** logs[0][0], "at 16": 2.0 ** logs[1][0]}
-    found = evidence({"estimate": abs(apart[0]), "standard_error": error, "replications": sides.shape[-1]}, 1.0)
-    return {"long/root": (found, facts), "long/longer": (evidence(rise, 0.0), facts)}
-
-
-@check(
-    stated("long/divide"),
-    of=trained,
-    cases=lambda quick: cases(quick, arms=[arm for arm in ARMS if arm.estimator == "rloo" and arm.kind != "walk"]),
-    broken={"early": True},
-    setting=label,
-)
-def divide(found, budget, early=False, **case):
-    """What is lost by dividing, each side at its best size and rate; broken: the divided run stops at a sixteenth."""
-    arm = arm_of(case)
-    plain, divided = (values_of(found, arm._replace(estimator=name)) for name in ("rloo", "grpo"))
-    sides = [np.concatenate(sides_at(own, at)) for own, at in ((plain, budget), (divided, BUDGETS[0] / 4 if early else budget))]
-    return evidence(lead(sides, (1.0, -1.0)), POINT)
-
-
-@check(
-    stated("long/keep rate"),
-    of=trained,
-    cases=lambda quick: [
-        case | {"size": size}
-        for case in cases(quick, BUDGETS[-1:], [Arm("text", 64, *how) for how in (("rloo",), ("grpo",))] + [Arm("text", 256, "rloo")])
-        for size in (4, 16, 32, 64)
-    ],
-    broken={"place": 0},
-    setting=lambda size, **case: f"{label(**case)}, G = {size}",
-)
-def keep(found, budget, size, place=None, **case):
-    """What is lost by the rate that is best for groups of 8; broken: the least rate of the grid."""
-    sides = sides_at(values_of(found, arm_of(case)), budget)
-    own, usual = sides[SIZES.index(size)], sides[SIZES.index(USUAL)]
-    chooser = usual if place is None else np.eye(len(own))[place][:, None] + 0.0 * own
-    row = lead([own, chooser], (1.0, -1.0), [own, own])
-    return evidence(row, POINT)
-
-
-@check(
-    stated("long/held out"),
-    of=trained,
-    cases=lambda quick: cases(quick, BUDGETS[-1:], [arm for arm in ARMS if arm.kind in ("teaching", "walk")]),
-    broken={"size": MOST},
-    setting=label,
-)
-def held_out(found, budget, size=None, **case):
-    """Held-out success at the size and rate that are best on training prompts, and at its own best; broken: always 256."""
-    trained, held = (sides_at(values_of(found, arm_of(case), measure), budget) for measure in (0, 1))
-    chosen = [trained, held] if size is None else [[own[SIZES.index(size)]] for own in (trained, held)]
-    best = np.concatenate(held)
-    return evidence(lead([best, np.concatenate(chosen[0])], (1.0, -1.0), [best, np.concatenate(chosen[1])]), POINT)
-
-
-@check(
-    *stated("long/bonus", "long/penalty"),
-    of=trained,
-    cases=lambda quick: [
-        arm._asdict() | {"size": size, "draws": QUICK_DRAWS if quick else DRAWS}
-        for arm, size in PLAIN
-    ],
-    broken={"strengths": STRENGTHS[-1:]},
-    setting=lambda size, **case: f"{label(**case)}, G = {size}",
-)
-def terms(found, size, strengths=STRENGTHS[:-1], **case):
-    """A run with an entropy bonus, or a KL penalty, at its best strength and rate, beside one without; broken: far too strong."""
-    sides, plain = {}, ends_of(found, arm_of(case), size)
-    for term in ("bonus", "penalty"):
-        own = [ends_of(found, arm_of(case)._replace(**{term: strength}), size) for strength in strengths]
-        sides[f"long/{term}"] = evidence(lead([plain, np.concatenate(own)], (1.0, -1.0)), 0.0)
-    return sides
-
-
-def ends_of(found, arm, size):
-    """Return success at the end of an arm that has one size here, (rates, draws)."""
-    own = [one["values"] for one in found if tuple(one["arm"]) == tuple(arm) and one["size"] == size]
-    return np.array(own[-1], dtype=float)[0, ..., -1]
-
-
-def entropy_law(entropy, success, places, steep):
-    """Return R = b - a exp(H), fitted at some places along a run, at its end; with a changed by a factor about the last place."""
-    seen, reached = np.exp(entropy), success[places]
-    slope, level = np.polyfit(seen[places], reached, 1)
-    return level + slope * (steep * seen[-1] + (1.0 - steep) * seen[places][-1])
-
-
-@check(
-    stated("long/entropy law"),
-    of=trained,
-    cases=lambda quick: cases(quick, BUDGETS[-1:], [Arm("text", tokens, name) for tokens in LENGTHS for name in ("rloo", "grpo")]),
-    broken={"steep": 4.0},
-    sound={"places": slice(None)},
-    setting=label,
-)
-def entropy_along(found, draws, places=slice(0, 3), steep=1.0, **case):
-    """The law from a quarter of a run of groups of 8, at its end; broken: four times as steep; sound: fitted to the whole run."""
-    arm = arm_of(case)
-    success, entropy = (values_of(found, arm, measure)[SIZES.index(USUAL)] for measure in (0, 2))
-    at = success.mean(axis=1)[:, -1].argmax()
-
-    def miss(weights):
-        means = [weights @ own[at] for own in (entropy, success)]
-        return abs(entropy_law(*means, places, steep) - means[1][-1])
-
-    without = (np.eye(draws) != 1.0) / (draws - 1.0)
-    error = jackknife_error(np.array([miss(weights) for weights in without]))
-    row = {"estimate": miss(np.full(draws, 1.0 / draws)), "standard_error": float(error), "replications": draws}
-    return evidence(row, 0.05), {"entropy at the end": float(entropy[at, :, -1].mean())}
+def in_kind(kind, **wanted):
+    """Return the arms of a kind, or of all, with some of their parts."""
+    return [arm for arm in ARMS if kind in (arm.kind, ALL) and all(getattr(arm, name) == own for name, own in wanted.items())]
 
 
 LAWS = tuple(product((0.0, 1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 1.0), (0.0, 0.25, 0.5), (0.0, 1.0)))
@@ -341,67 +163,253 @@ def law_size(law, said, budget, divided):
     return np.clip(2.0 ** (a + b * np.log2(said) + c * np.log2(budget / BUDGETS[0]) + d * divided), SIZES[0], SIZES[-1])
 
 
-def settings_of(found, kind, draws):
-    """Yield the sides, the step's size, the budget and the division of a kind's arms, at each budget."""
-    for arm in ARMS:
-        if arm.kind == kind:
-            values, said = values_of(found, arm), start_sizes(arm, draws)
-            for budget in BUDGETS:
-                yield sides_at(values, budget), said, budget, arm.estimator == "grpo"
+def settings_of(found, arms, draws):
+    """Return the sides, the step's size, the budget and the division of arms at each budget."""
+    listed = []
+    for arm in arms:
+        values, said = values_of(found, arm), start_sizes(arm, draws)
+        listed += [(sides_at(values, budget), said, budget, arm.estimator == "grpo") for budget in BUDGETS]
+    return listed
+
+
+def fitted(listed):
+    """Return the law that loses least on average in settings."""
+    ends = [np.array([side.mean(axis=1).max() for side in sides]) for sides, *_ in listed]
+
+    def cost(law):
+        sizes = [np.log2(law_size(law, *told)) for _, *told in listed]
+        lost = [end.max() - np.interp(size, np.log2(SIZES), end).mean() for end, size in zip(ends, sizes, strict=True)]
+        return np.mean(lost)
+
+    return min(LAWS, key=cost)
+
+
+@check(*stated("long/one size", "long/step size", "long/law"), of=trained, cases=cases, broken={"wrong": True}, setting="{kind}")
+def advice(found, kind, draws, wrong=False):
+    """What always 8, the step's size and a law lose to the best size; broken: always 64, 64 times the step's, and 256 for a law."""
+    listed, facts = settings_of(found, in_kind(kind), draws), {}
+    others = [arm for arm in ARMS if arm.kind != kind]
+    law = None if kind == ALL else fitted(settings_of(found, others, draws))
+    best = [np.concatenate(sides) for sides, *_ in listed]
+    always = {size: [sides[k] for sides, *_ in listed] for k, size in enumerate(SIZES)}
+    for size, own in always.items():
+        row = pooled(list(zip(best, own, strict=True)))
+        facts |= {f"groups of {size} lose": row["estimate"], f"groups of {size}, half-width": row["high"] - row["estimate"]}
+    sides = {"long/one size": (evidence(pooled(list(zip(best, always[64 if wrong else USUAL], strict=True))), POINT), facts)}
+    undivided = [(sides, said) for sides, said, _, divided in listed if not divided]
+    step = [(np.concatenate(one), at_sizes(one, (64.0 if wrong else 1.0) * said)) for one, said in undivided]
+    sides["long/step size"] = (
+        evidence(pooled(step), POINT),
+        {"step's size at the start": np.mean([said for _, said in undivided])},
+    )
+    if law is not None:
+        told = [at_sizes(one, law_size(law, *about)) for one, *about in listed]
+        facts = dict(zip(("law: a", "law: step's size", "law: budget", "law: division"), law, strict=True))
+        rival = always[MOST] if wrong else told
+        sides["long/law"] = evidence(pooled(list(zip(always[USUAL], rival, strict=True))), 0.0), facts
+    return sides
 
 
 @check(
-    *stated("long/one size", "long/law"),
+    stated("long/equal time"),
     of=trained,
-    cases=lambda quick: [{"kind": kind, "draws": QUICK_DRAWS if quick else DRAWS} for kind in KINDS],
-    broken={"wrong": True},
+    cases=lambda quick: [{"draws": QUICK_DRAWS if quick else DRAWS, "cost": cost} for cost in COSTS],
+    broken={"size": MOST},
+    setting="a prompt costs {cost:g} responses",
+)
+def equal_time(found, cost, size=USUAL):
+    """A group costs its prompt and G responses, and all sizes spend the same, in all texts; broken: always 256."""
+    pairs = []
+    for arm, budget in product(in_kind("text"), BUDGETS[1:]):
+        values = values_of(found, arm)
+        sides = [sides_at(own[None], budget / (1.0 + cost / other))[0] for own, other in zip(values, SIZES, strict=True)]
+        pairs.append((np.concatenate(sides), sides[SIZES.index(size)]))
+    return evidence(pooled(pairs), POINT)
+
+
+@check(
+    *stated("long/longer", "long/root"),
+    of=trained,
+    cases=lambda quick: cases(quick)[:1],
+    broken={"tokens": (16, 1, 16)},
     setting="{kind}",
 )
-def advice(found, kind, draws, wrong=False):
-    """Regret over a kind's lengths, estimators and budgets of always 8, and of the law fitted elsewhere; broken: always 64."""
-    listed = list(settings_of(found, kind, draws))
-    others = [one for other in KINDS if other != kind for one in settings_of(found, other, draws)]
-    ends = [np.array([side.mean(axis=1).max() for side in sides]) for sides, *_ in others]
-    places = np.arange(1.0, len(SIZES) + 1.0)
+def longer(found, kind, tokens=(256, 1, 16)):
+    """Groups of 32 less 4 with long answers and short ones, and the growth of the best size; broken: 16 tokens are the long ones."""
+    long, one, short = ([arm for arm in in_kind(kind, tokens=number, optimiser="SGD")] for number in tokens)
+    few, large, places = SIZES.index(4), SIZES.index(32), list(product(range(2), BUDGETS))
 
-    def cost(law):
-        sizes = [np.log2(law_size(law, said, budget, divided)) for _, said, budget, divided in others]
-        return np.mean([end.max() - np.interp(size, places, end).mean() for end, size in zip(ends, sizes, strict=True)])
+    def sides(arms, k, budget):
+        return sides_at(values_of(found, arms[k]), budget)
 
-    law = min(LAWS, key=cost)
-    chosen = {f"always {size}": [sides[k] for sides, *_ in listed] for k, size in enumerate(SIZES)}
-    chosen["step"] = [at_sizes(sides, said) for sides, said, *_ in listed]
-    chosen["law"] = [at_sizes(sides, law_size(law, said, budget, divided)) for sides, said, budget, divided in listed]
-    best, weight = [np.concatenate(sides) for sides, *_ in listed], 1.0 / len(listed)
-
-    def less(one, other):
-        return lead([*one, *other], [sign * weight for sign in (1.0, -1.0) for _ in listed])
-
-    facts = {f"regret of {name}": less(best, own)["estimate"] for name, own in chosen.items()}
-    facts |= dict(zip(("law: a", "law: step's size", "law: budget", "law: division"), law, strict=True))
-    eight, rival = chosen["always 64" if wrong else "always 8"], chosen["always 64" if wrong else "law"]
-    return {
-        "long/one size": (evidence(less(best, eight), POINT), facts),
-        "long/law": (evidence(less(chosen["always 8"], rival), 0.0), facts),
-    }
+    leads = [(sides(one, *at)[large], sides(one, *at)[few]) for at in places]
+    leads += [(sides(long, *at)[few], sides(long, *at)[large]) for at in places]
+    row, rng = pooled(leads), np.random.default_rng(0)
+    row = row | {name: 2.0 * row[name] for name in ("estimate", "standard_error")}  # of two leads, not of their mean
+    logs = np.mean(
+        [
+            [best_sizes(np.array(sides(arms, *at)).swapaxes(0, 1), np.array(SIZES), rng) for at in places]
+            for arms in (long, short)
+        ],
+        axis=1,
+    )
+    apart = logs[0] - logs[1] if tokens[0] != tokens[2] else 0.0 * logs[0]
+    off = {"estimate": abs(apart[0] - np.log2(254.0 / 14.0) / 2.0), "standard_error": float(np.hypot(*logs[:, 1:].std(axis=1)))}
+    facts = {f"best size, {number} tokens": 2.0 ** own[0] for number, own in zip((tokens[0], tokens[2]), logs, strict=True)}
+    return {"long/longer": evidence(row, 0.0), "long/root": (evidence(off | {"replications": row["replications"]}, 1.0), facts)}
 
 
-@rows(of=trained, cases=cases)
-def leads(found, budget, **case):
-    """Every size's lead over groups of 8, success of 8, and the best rate of each size, for the figure and the page."""
-    values = sides_at(values_of(found, arm_of(case)), budget)
-    powers = RATES[case["estimator"], case["optimiser"]]
-    powers = powers if len(values[0]) == len(powers) else powers[1::2]
-    yield {"quantity": "success of 8"} | lead([values[SIZES.index(USUAL)]])
-    for size, own in zip(SIZES, values, strict=True):
-        yield {"quantity": "lead over 8", "group_size": size} | lead([own, values[SIZES.index(USUAL)]], (1.0, -1.0))
-        yield {"quantity": "log2 of the best rate", "group_size": size, "estimate": powers[int(own.mean(axis=1).argmax())]}
+@check(
+    stated("long/divide"),
+    of=trained,
+    cases=lambda quick: [case for case in cases(quick) if case["kind"] != "walk"],
+    broken={"early": True},
+    setting="{kind}",
+)
+def divide(found, kind, early=False):
+    """What is lost by dividing, each side at its best size and rate; broken: the divided run stops at a quarter."""
+    pairs = []
+    for arm, budget in product((arm for arm in in_kind(kind, estimator="rloo") if arm.kind != "walk"), BUDGETS[2:]):
+        plain, divided = (values_of(found, arm._replace(estimator=name)) for name in ("rloo", "grpo"))
+        pairs.append((np.concatenate(sides_at(plain, budget)), np.concatenate(sides_at(divided, budget / (4 if early else 1)))))
+    return evidence(pooled(pairs), POINT)
 
 
-@rows(of=trained, cases=lambda quick: cases(quick, BUDGETS, [Arm("text", 64, name) for name in ("rloo", "grpo")]))
-def entropies(found, budget, **case):
-    """Entropy along runs, at each size's rate that is best at the end, for the figure."""
-    success, entropy = (values_of(found, arm_of(case), measure) for measure in (0, 2))
-    for size, own, told in zip(SIZES, success, entropy, strict=True):
-        seen = told[own[..., -1].mean(axis=1).argmax(), :, BUDGETS.index(budget)]
-        yield {"quantity": "entropy", "group_size": size} | lead([seen[None]])
+@check(
+    stated("long/keep rate"),
+    of=trained,
+    cases=lambda quick: [
+        {"draws": QUICK_DRAWS if quick else DRAWS, "estimator": estimator, "optimiser": optimiser, "size": size}
+        for estimator, optimiser in RATES
+        for size in (4, 16, 32, 64)
+    ],
+    broken={"place": 0},
+    setting="{estimator}, {optimiser}, groups of {size}",
+)
+def keep(found, estimator, optimiser, size, place=None):
+    """What is lost by the rate that is best for groups of 8, in all kinds; broken: the least rate of the grid."""
+    pairs, judged = [], []
+    for arm, budget in product(in_kind(ALL, estimator=estimator, optimiser=optimiser), BUDGETS[2:]):
+        sides = sides_at(values_of(found, arm), budget)
+        own, usual = sides[SIZES.index(size)], sides[SIZES.index(USUAL)]
+        pairs.append((own, usual if place is None else np.eye(len(own))[place][:, None] + 0.0 * own))
+        judged.append((own, own))
+    return evidence(pooled(pairs, judged), POINT)
+
+
+@check(
+    stated("long/held out"),
+    of=trained,
+    cases=lambda quick: [case for case in cases(quick) if case["kind"] in ("teaching", "walk")],
+    broken={"size": MOST},
+    setting="{kind}",
+)
+def held_out(found, kind, size=None):
+    """Held-out success at the size and rate that are best on training prompts, and at its own best; broken: always 256."""
+    pairs, judged = [], []
+    for arm, budget in product(in_kind(kind), BUDGETS):
+        seen, held = (np.array(sides_at(values_of(found, arm, measure), budget)) for measure in (0, 1))
+        own = slice(None) if size is None else slice(SIZES.index(size), SIZES.index(size) + 1)
+        pairs.append((np.concatenate(held), np.concatenate(seen[own])))
+        judged.append((np.concatenate(held), np.concatenate(held[own])))
+    return evidence(pooled(pairs, judged), POINT)
+
+
+@check(
+    *stated("long/bonus", "long/penalty"),
+    of=trained,
+    cases=lambda quick: [{"draws": QUICK_DRAWS if quick else DRAWS}],
+    broken={"strengths": STRENGTHS[-1:]},
+    setting="text, 64 tokens",
+)
+def terms(found, strengths=STRENGTHS[:-1]):
+    """Runs with an entropy bonus, or a KL penalty, at its best strength and rate, beside runs without; broken: far too strong."""
+    sides = {}
+    for term in ("bonus", "penalty"):
+        pairs = []
+        for arm, size in PLAIN:
+            own = [ends_of(found, arm._replace(**{term: strength}), size) for strength in strengths]
+            pairs.append((ends_of(found, arm, size), np.concatenate(own)))
+        sides[f"long/{term}"] = evidence(pooled(pairs), 0.0)
+    return sides
+
+
+def ends_of(found, arm, size):
+    """Return success at the end of an arm at a group size, (rates, draws)."""
+    own = [one["values"] for one in found if tuple(one["arm"]) == tuple(arm) and one["size"] == size]
+    return np.array(own[0], dtype=float)[0, ..., -1]
+
+
+def entropy_law(entropy, success, places, steep):
+    """Return R = b - a exp(H), fitted at some places along a run, at its end; with a changed by a factor about the last place."""
+    seen, reached = np.exp(entropy), success[places]
+    slope, level = np.polyfit(seen[places], reached, 1)
+    return level + slope * (steep * seen[-1] + (1.0 - steep) * seen[places][-1])
+
+
+@check(
+    stated("long/entropy law"),
+    of=trained,
+    cases=lambda quick: cases(quick)[:1],
+    broken={"steep": 4.0},
+    sound={"places": slice(None)},
+    setting="{kind}, plain ascent",
+)
+def entropy_along(found, draws, places=slice(0, 3), steep=1.0):
+    """How far the law from a quarter of runs of groups of 8 is off at their end; broken: too steep; sound: from whole runs."""
+    courses = []
+    for arm in in_kind("text", optimiser="SGD"):
+        success, entropy = (values_of(found, arm, measure)[SIZES.index(USUAL)] for measure in (0, 2))
+        at = success.mean(axis=1)[:, -1].argmax()
+        courses.append((entropy[at], success[at]))
+
+    def miss(weights):
+        means = [(weights @ entropy, weights @ success) for entropy, success in courses]
+        return float(np.mean([abs(entropy_law(*own, places, steep) - own[1][-1]) for own in means]))
+
+    without = (np.eye(draws) != 1.0) / (draws - 1.0)
+    error = float(jackknife_error(np.array([miss(weights) for weights in without])))
+    return evidence({"estimate": miss(np.full(draws, 1.0 / draws)), "standard_error": error, "replications": draws}, 0.05)
+
+
+def of_arms(quick):
+    """Each arm."""
+    return [arm._asdict() | {"draws": QUICK_DRAWS if quick else DRAWS} for arm in ARMS]
+
+
+def arm_of(case):
+    """Return the arm of a case."""
+    return Arm(**{name: case[name] for name in Arm._fields})
+
+
+@rows(of=trained, cases=of_arms)
+def leads(found, **case):
+    """Every size's lead over groups of 8 at each budget, success of 8, entropy and the best rates, for the figure and the page."""
+    arm, powers = arm_of(case), RATES[case["estimator"], case["optimiser"]]
+    values, entropy = values_of(found, arm), values_of(found, arm, 2)
+    powers = powers if values.shape[1] == len(powers) else powers[1::2]
+    for b, budget in enumerate(BUDGETS):
+        sides = sides_at(values, budget)
+        usual = sides[SIZES.index(USUAL)]
+        yield {"budget": budget, "quantity": "success of 8"} | lead([usual])
+        for size, own, told in zip(SIZES, sides, entropy, strict=True):
+            about = {"budget": budget, "group_size": size}
+            best = int(own.mean(axis=1).argmax())
+            yield about | {"quantity": "lead over 8"} | lead([own, usual], (1.0, -1.0))
+            yield about | {"quantity": "log2 of the best rate", "estimate": powers[best]}
+            yield about | {"quantity": "entropy"} | lead([told[best, :, b][None]])
+
+
+@rows(of=trained, cases=lambda quick: [case for case in of_arms(quick) if case["estimator"] == "rloo"])
+def said(found, draws, **case):
+    """The best size of one step at the start and along runs of groups of 8, beside the best size of whole runs, for the page."""
+    arm = arm_of(case)
+    values, sizes = values_of(found, arm), values_of(found, arm, 3)[SIZES.index(USUAL)]
+    yield {"budget": 0, "quantity": "step's size"} | lead([start_sizes(arm, draws)[None]])
+    for b, budget in enumerate(BUDGETS):
+        sides = np.array(sides_at(values, budget))
+        at = sides[SIZES.index(USUAL)].mean(axis=1).argmax()
+        yield {"budget": budget, "quantity": "step's size"} | lead([sizes[at, :, b][None]])
+        logs = best_sizes(sides.swapaxes(0, 1), np.array(SIZES), np.random.default_rng(0))
+        limits = dict(zip(("low", "high"), np.quantile(logs[1:], (0.025, 0.975)), strict=True))
+        yield {"budget": budget, "quantity": "log2 of the best size", "estimate": logs[0], **limits}
