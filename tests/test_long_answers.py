@@ -55,7 +55,7 @@ def test_right_options_share_what_is_right():
 
 @pytest.mark.parametrize("world", KINDS, ids=lambda one: f"{one.kind}-{one.tokens}")
 def test_updates_have_the_mean_and_the_error_of_the_law(world):
-    """The leave-one-out gradient has no bias, and its error is c1/B + c2/(BG) + c3/(BG(G - 1)), which the step's size rests on."""
+    """The leave-one-out gradient has no bias, and its error is c1/B + c2/(BG) + c3/(BG(G - 1)), as the step's size has it."""
     prompts, size = world.draw(0)[0], 4
     gradient = approx_fprime(ZERO, lambda theta: prompts.success(theta).mean(), 1e-6)
     thetas = train(prompts, update_of(prompts, "rloo", size), [1.0], size, (1,), 4000, np.random.SeedSequence(2))[0, :, 0]

@@ -244,7 +244,7 @@ class Update(NamedTuple):
     counted : ndarray, shape (L,)
         What it adds to the number by which the whole batch is divided.
     bonus, penalty : float
-        The strength of an entropy bonus, and of a penalty of KL(pi, start), both of the tokens that were drawn, exact given these.
+        The strength of an entropy bonus, and of a penalty of KL(pi, start), of the tokens drawn, exact given these.
     decay : float
         Of Adam's second moment; 0 is plain ascent.
     """

@@ -186,7 +186,7 @@ def fitted(listed):
 
 @check(*stated("long/one size", "long/step size", "long/law"), of=trained, cases=cases, broken={"wrong": True}, setting="{kind}")
 def advice(found, kind, draws, wrong=False):
-    """What always 8, the step's size and a law lose to the best size; broken: always 64, 64 times the step's, and 256 for a law."""
+    """What always 8, the step's size and a law lose to the best size; broken: always 64, 64 times the step's, 256 for a law."""
     listed, facts = settings_of(found, in_kind(kind), draws), {}
     others = [arm for arm in ARMS if arm.kind != kind]
     law = None if kind == ALL else fitted(settings_of(found, others, draws))
@@ -235,8 +235,8 @@ def equal_time(found, cost, size=USUAL):
     setting="{kind}",
 )
 def longer(found, kind, tokens=(256, 1, 16)):
-    """Groups of 32 less 4 with long answers and short ones, and the growth of the best size; broken: 16 tokens are the long ones."""
-    long, one, short = ([arm for arm in in_kind(kind, tokens=number, optimiser="SGD")] for number in tokens)
+    """Groups of 32 less 4 with long answers and short ones, and the growth of the best size; broken: long ones have 16."""
+    long, one, short = (in_kind(kind, tokens=number, optimiser="SGD") for number in tokens)
     few, large, places = SIZES.index(4), SIZES.index(32), list(product(range(2), BUDGETS))
 
     def sides(arms, k, budget):
@@ -384,7 +384,7 @@ def arm_of(case):
 
 @rows(of=trained, cases=of_arms)
 def leads(found, **case):
-    """Every size's lead over groups of 8 at each budget, success of 8, entropy and the best rates, for the figure and the page."""
+    """Every size's lead over groups of 8 at each budget, success, entropy and the best rates, for the figure and the page."""
     arm, powers = arm_of(case), RATES[case["estimator"], case["optimiser"]]
     values, entropy = values_of(found, arm), values_of(found, arm, 2)
     powers = powers if values.shape[1] == len(powers) else powers[1::2]
