@@ -37,7 +37,7 @@ SAID = [
     ("T6/clipped", rf"T = [2468], learning, {FAR}", "derivations/drift"),
     ("T6/clipped", rf"T = [2468], random, {FAR}", "findings/token_ratios"),
     ("T6/trained", "", "three_questions"),
-    ("T8/trained", "", "findings/token_ratios"),
+    ("T8/trained", "", "three_questions"),
     ("T7/direction", rf"T = [468], \w+, {FAR}", "derivations/drift"),
     ("T8/gradient", r"drift 0\.4$", "derivations/drift"),
     ("T8/token", "drift 1$", "derivations/drift"),

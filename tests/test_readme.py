@@ -19,6 +19,7 @@ PAGES = ["index", "coverage", "objectives", "contributing", "own_study"]
 PAGES += ["long_responses", "runs_allocation", "runs_staleness", "twin"]
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
+TABLE = re.compile(r"<!-- evidence: (.+?) -->\n\n(.*?)\n<!-- end of evidence -->", flags=re.DOTALL)
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 
 
