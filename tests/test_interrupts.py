@@ -72,3 +72,49 @@ def test_an_interrupt_ends_a_long_simulation_at_once(workers):
         _, error = process.communicate(timeout=60)
     assert time.monotonic() - start < 3.0
     assert error.rstrip().endswith("KeyboardInterrupt")
+
+
+ENDLESS = """
+import os
+import grpo_theory as gt
+
+SAME = gt.Statement("mine/same", "my notes", "x is x", "identity", margin=gt.Margin(0.0, "exact"))
+
+
+@gt.check(SAME, cases=[{"x": x} for x in range(4)], broken={"more": 1})
+def same(x, more=0):
+    while x:
+        WORK
+    return x, x + more
+"""
+
+
+@contextmanager
+def verifying(folder, work, executor):
+    (folder / "own_endless.py").write_text(ENDLESS.replace("WORK", work))
+    made = [sys.executable, "-m", "grpo_theory", "verify", "own_endless.py", "--workers", "2", "--executor", executor]
+    with started(made, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        yield process
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal's interrupt goes to a group of processes")
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_an_interrupt_of_chunks_that_do_not_end_is_one_line_at_once(tmp_path, executor):
+    with verifying(tmp_path, "open(f'begun {x}', 'w').close()", executor) as process:
+        while not {*tmp_path.glob("begun *")}:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        start = time.monotonic()
+        _, error = process.communicate(timeout=60)
+    assert time.monotonic() - start < 2.0
+    assert process.returncode == 130
+    assert error == "interrupted: what was finished is kept, run the same command to go on\n"
+
+
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_a_study_that_leaves_with_status_0_does_not_pass(tmp_path, executor):
+    with verifying(tmp_path, "os._exit(0)", executor) as process:
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "os._exit" in error
+    assert error.count("\n") == 1

@@ -10,6 +10,7 @@ from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import ESTIMATE
 from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
+from grpo_theory.harness.interrupts import exits_told
 from grpo_theory.harness.options import repeated, shard_folders
 from grpo_theory.harness.runner import ForeignWorkerError, merge, run, run_shard, say_lost, tell
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
@@ -19,6 +20,7 @@ from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
 
+@exits_told()
 def obey(options: argparse.Namespace, collection: Collection) -> int:
     """Do what the options say to the studies of a collection; returns the exit status."""
     if options.command == "list":

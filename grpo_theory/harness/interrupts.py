@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 STATUS = 130
 """What a shell expects of a command that ended by an interrupt."""
 KEPT = "interrupted: what was finished is kept, run the same command to go on"
 """What is said of an interrupt while studies are computed."""
+_leave = os._exit
 STANDARD_ERROR = 2
 """The number of the file, which may be closed or stand for something else in Python."""
 
@@ -28,7 +30,7 @@ def ending_at_once(line: str) -> Iterator[None]:
         try:
             os.write(STANDARD_ERROR, f"{line}\n".encode())
         finally:
-            os._exit(STATUS)
+            _leave(STATUS)
 
     minds = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a job in the background ignores interrupts
     if not minds or threading.current_thread() is not threading.main_thread():
@@ -54,9 +56,29 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
+@contextmanager
+def exits_told() -> Iterator[None]:
+    """Let `os._exit` of a study's, in any thread, be said in a line, and its status not be 0: nothing was decided."""
+    leave, own = os._exit, os.getpid()
+
+    def end(status: int) -> NoReturn:
+        if os.getpid() == own:  # not a process that was forked, which ends so
+            os.write(STANDARD_ERROR, f"a study has ended the process with os._exit({status}): {KEPT.partition(': ')[2]}\n".encode())
+            leave(status or 1)
+        leave(status)
+
+    os._exit = end
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
 def ended(line: str) -> int:
-    """Say that the work was interrupted; returns the exit status."""
-    print(line, file=sys.stderr)
+    """Say that the work was interrupted; returns the exit status, or ends where threads would be waited for."""
+    print(line, file=sys.stderr, flush=True)
+    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        _leave(STATUS)
     # If a signal arrives while exec() runs (as in namedtuple creation), CPython exits with it; a no-op exec resets that.
     exec("")
     return STATUS

@@ -9,12 +9,12 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
 
 from grpo_theory.harness.cluster import dask
@@ -28,22 +28,36 @@ def nothing(*arguments: object) -> None:
     """Do nothing: a process is started for it all the same."""
 
 
-def threads(workers: int, prepare: Callable[[], object] = nothing) -> ThreadPoolExecutor:
-    """Return threads, which share what this process has imported."""
-    return ThreadPoolExecutor(workers)
+@contextmanager
+def threads(workers: int, prepare: Callable[[], object] = nothing) -> Iterator[Executor]:
+    """Open threads, which share what this process has imported; an interrupt does not wait for what they are at."""
+    pool, wait = ThreadPoolExecutor(workers), True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait, cancel_futures=not wait)
 
 
-def process_pool(workers: int, prepare: Callable[[], object] = nothing) -> ProcessPoolExecutor:
-    """Return processes, in which a study's Python runs side by side too; they start at once, and each first calls `prepare`.
+@contextmanager
+def process_pool(workers: int, prepare: Callable[[], object] = nothing) -> Iterator[Executor]:
+    """Open processes, in which a study's Python runs side by side too; they start at once, and each first calls `prepare`.
 
     They import the studies while the parent finds out what is missing.  They are deaf to interrupts from their first moment: the
-    parent alone says what an interrupt ends.  They end with their parent, even if it is killed, when nobody can tell them to.
+    parent alone says what an interrupt ends, and ends them.  If it is killed itself, they end with it.
     """
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(prepare,))
-    with interrupts_held():
-        for _ in range(workers):
-            pool.submit(nothing)
-    return pool
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(prepare,)) as pool:
+        with interrupts_held():
+            for _ in range(workers):
+                pool.submit(nothing)
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            for process in active_children():
+                process.kill()
+            raise
 
 
 def _begin(prepare: Callable[[], object]) -> None:

@@ -228,7 +228,7 @@ def build_table(study: Study, store: Store, *, quick: bool = False) -> None:
 
 def say_lost(error: BrokenExecutor) -> int:
     """Print that workers were lost, and what to do; returns the exit status."""
-    why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
+    why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory, or a study called os._exit"
     message = f"{why}: what was finished is kept, run the same command to go on"
     print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
     return 1

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from grpo_theory.evidence import PARTS, decided
 from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
+from grpo_theory.harness.interrupts import exits_told
 from grpo_theory.harness.options import repeated
 from grpo_theory.harness.runner import ForeignWorkerError, run, say_lost
 from grpo_theory.harness.store import Store, StoreError, read_table
@@ -23,6 +24,7 @@ from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
 
+@exits_told()
 def verify(options: argparse.Namespace) -> int:
     """Verify the studies that the options name; returns the exit status.
 
