@@ -42,6 +42,9 @@ def test_what_the_stub_lists_is_offered():
         assert getattr(gt, alias.name) is getattr(room, alias.name)
     assert len(ROOMS) >= 10
     assert all(inspect.ismodule(getattr(gt, room)) for room in ROOMS)
+    for room in (*(getattr(gt, room) for room in ROOMS), gt.gallery, import_module("grpo_theory.problem")):
+        assert {name for name in dir(room) if not name.startswith("__")} == set(room.__all__), room.__name__
+        assert all(hasattr(room, name) for name in room.__all__)
     with pytest.raises(AttributeError, match="grpo_theory attribute rlhf"):
         _ = gt.rlhf
 

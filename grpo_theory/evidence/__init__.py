@@ -7,6 +7,7 @@ from grpo_theory.evidence.reading import difference, log_log_slope, mean_of, mos
 from grpo_theory.evidence.rules import ESTIMATE, INCONCLUSIVE, KINDS, REFUTATIONS, Evidence, Judgement, Share
 from grpo_theory.evidence.verdicts import LEVEL, decided, judge
 
-__all__ = ["PARTS", "Claim", "Comparison", "Margin", "Statement", "WorstCase", "difference", "read_statements", "worst_case"]
-__all__ += ["ESTIMATE", "INCONCLUSIVE", "KINDS", "REFUTATIONS", "Evidence", "Judgement", "log_log_slope", "mean_of", "most"]
-__all__ += ["LEVEL", "Certificate", "Share", "decided", "judge", "prove"]
+__all__ = ["ESTIMATE", "INCONCLUSIVE", "KINDS", "LEVEL", "PARTS", "REFUTATIONS", "Certificate", "Claim", "Comparison"]
+__all__ += ["Evidence", "Judgement", "Margin", "Share", "Statement", "WorstCase", "decided", "difference", "judge"]
+__all__ += ["log_log_slope", "mean_of", "most", "prove", "read_statements", "worst_case"]
+__dir__ = __all__.copy

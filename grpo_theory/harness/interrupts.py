@@ -11,7 +11,8 @@ from typing import NoReturn
 
 STATUS = 130
 """What a shell expects of a command that ended by an interrupt."""
-KEPT = "interrupted: what was finished is kept, run the same command to go on"
+GO_ON = "what was finished is kept, run the same command to go on"
+KEPT = f"interrupted: {GO_ON}"
 """What is said of an interrupt while studies are computed."""
 _leave = os._exit
 STANDARD_ERROR = 2
@@ -63,7 +64,7 @@ def exits_told() -> Iterator[None]:
 
     def end(status: int) -> NoReturn:
         if os.getpid() == own:  # not a process that was forked, which ends so
-            os.write(STANDARD_ERROR, f"a study has ended the process with os._exit({status}): {KEPT.partition(': ')[2]}\n".encode())
+            os.write(STANDARD_ERROR, f"a study has ended the process with os._exit({status}): {GO_ON}\n".encode())
             leave(status or 1)
         leave(status)
 

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.cluster import ClusterLostError
 from grpo_theory.harness.collection import study_in
+from grpo_theory.harness.interrupts import GO_ON
 from grpo_theory.harness.options import Shard
 from grpo_theory.harness.store import NUMERICAL, Store, StoreError, checkout_checksum, versions
 from grpo_theory.harness.study import Cell, Settings, Study, chunk_generator, table_of
@@ -228,7 +229,7 @@ def build_table(study: Study, store: Store, *, quick: bool = False) -> None:
 
 def say_lost(error: BrokenExecutor) -> int:
     """Print that workers were lost, and what to do; returns the exit status."""
-    why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory, or a study called os._exit"
-    message = f"{why}: what was finished is kept, run the same command to go on"
+    died = "a worker has died, perhaps for want of memory, or a study called os._exit"
+    message = f"{error if isinstance(error, ClusterLostError) else died}: {GO_ON}"
     print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
     return 1

@@ -282,8 +282,8 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     path = root / f"{study}.parquet"
     try:
         content = path.read_bytes()
-        # Without threads: a pool of Arrow's that is still at work when the interpreter ends aborts it (apache/arrow#34314).
-        arrow = pq.read_table(pa.BufferReader(opened(content)), use_threads=False, pre_buffer=False)
+        # A pool of Arrow's that is still at work when the interpreter ends aborts it (apache/arrow#34314); this starts none.
+        arrow = pq.ParquetFile(pa.BufferReader(opened(content)), pre_buffer=False).read(use_threads=False)
         facts = json.loads(arrow.schema.metadata[b"grpo_theory"])
     except FileNotFoundError:
         raise StoreError(f"there is no table {path}", f"run {study}") from None

@@ -1,41 +1,45 @@
 """Confidence intervals, each a function of samples; an interval function takes (data, level)."""
 
-from grpo_theory.intervals.comparisons import best_set as best_set
-from grpo_theory.intervals.comparisons import paired_difference as paired_difference
-from grpo_theory.intervals.comparisons import paired_sequence as paired_sequence
-from grpo_theory.intervals.comparisons import seeds_needed as seeds_needed
-from grpo_theory.intervals.interval import Ellipsoid as Ellipsoid
-from grpo_theory.intervals.interval import Interval as Interval
-from grpo_theory.intervals.interval import vectorized as vectorized
-from grpo_theory.intervals.ragged import RaggedRollouts as RaggedRollouts
-from grpo_theory.intervals.ragged import RewardCounts as RewardCounts
-from grpo_theory.intervals.records import TrainingRecord as TrainingRecord
-from grpo_theory.intervals.records import rollout_hessian as rollout_hessian
-from grpo_theory.intervals.records import simulate_records as simulate_records
-from grpo_theory.intervals.rollout_intervals import components_bootstrap as components_bootstrap
-from grpo_theory.intervals.rollout_intervals import components_jackknife as components_jackknife
-from grpo_theory.intervals.rollout_intervals import gradient_between as gradient_between
-from grpo_theory.intervals.rollout_intervals import gradient_ellipsoid as gradient_ellipsoid
-from grpo_theory.intervals.rollout_intervals import gradient_jackknife as gradient_jackknife
-from grpo_theory.intervals.rollout_intervals import group_size_bootstrap as group_size_bootstrap
-from grpo_theory.intervals.rollout_intervals import group_size_fieller as group_size_fieller
-from grpo_theory.intervals.rollout_intervals import group_size_jackknife as group_size_jackknife
-from grpo_theory.intervals.rollout_intervals import mse_bootstrap as mse_bootstrap
-from grpo_theory.intervals.rollout_intervals import mse_jackknife as mse_jackknife
-from grpo_theory.intervals.rollout_intervals import value_clustered as value_clustered
-from grpo_theory.intervals.rollout_intervals import value_effective as value_effective
-from grpo_theory.intervals.rollout_intervals import value_naive as value_naive
-from grpo_theory.intervals.rollouts import Groups as Groups
-from grpo_theory.intervals.rollouts import Rollouts as Rollouts
-from grpo_theory.intervals.run_intervals import averaged_iterate as averaged_iterate
-from grpo_theory.intervals.run_intervals import batch_means as batch_means
-from grpo_theory.intervals.run_intervals import best_value as best_value
-from grpo_theory.intervals.run_intervals import gap_limit as gap_limit
-from grpo_theory.intervals.run_intervals import gap_weights as gap_weights
-from grpo_theory.intervals.run_intervals import last_iterate as last_iterate
-from grpo_theory.intervals.run_intervals import last_iterate_ellipsoid as last_iterate_ellipsoid
-from grpo_theory.intervals.run_intervals import learned_value as learned_value
-from grpo_theory.intervals.run_intervals import random_scaling as random_scaling
-from grpo_theory.intervals.run_intervals import random_scaling_quantile as random_scaling_quantile
-from grpo_theory.intervals.run_intervals import tail_value as tail_value
-from grpo_theory.intervals.u_statistics import estimate_group_size_law as estimate_group_size_law
+from grpo_theory.intervals.comparisons import best_set, paired_difference, paired_sequence, seeds_needed
+from grpo_theory.intervals.interval import Ellipsoid, Interval, vectorized
+from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
+from grpo_theory.intervals.records import TrainingRecord, rollout_hessian, simulate_records
+from grpo_theory.intervals.rollout_intervals import (
+    components_bootstrap,
+    components_jackknife,
+    gradient_between,
+    gradient_ellipsoid,
+    gradient_jackknife,
+    group_size_bootstrap,
+    group_size_fieller,
+    group_size_jackknife,
+    mse_bootstrap,
+    mse_jackknife,
+    value_clustered,
+    value_effective,
+    value_naive,
+)
+from grpo_theory.intervals.rollouts import Groups, Rollouts
+from grpo_theory.intervals.run_intervals import (
+    averaged_iterate,
+    batch_means,
+    best_value,
+    gap_limit,
+    gap_weights,
+    last_iterate,
+    last_iterate_ellipsoid,
+    learned_value,
+    random_scaling,
+    random_scaling_quantile,
+    tail_value,
+)
+from grpo_theory.intervals.u_statistics import estimate_group_size_law
+
+__all__ = ["Ellipsoid", "Groups", "Interval", "RaggedRollouts", "RewardCounts", "Rollouts", "TrainingRecord"]
+__all__ += ["averaged_iterate", "batch_means", "best_set", "best_value", "components_bootstrap", "components_jackknife"]
+__all__ += ["estimate_group_size_law", "gap_limit", "gap_weights", "gradient_between", "gradient_ellipsoid"]
+__all__ += ["gradient_jackknife", "group_size_bootstrap", "group_size_fieller", "group_size_jackknife", "last_iterate"]
+__all__ += ["last_iterate_ellipsoid", "learned_value", "mse_bootstrap", "mse_jackknife", "paired_difference"]
+__all__ += ["paired_sequence", "random_scaling", "random_scaling_quantile", "rollout_hessian", "seeds_needed"]
+__all__ += ["simulate_records", "tail_value", "value_clustered", "value_effective", "value_naive", "vectorized"]
+__dir__ = __all__.copy

@@ -1,13 +1,10 @@
 """The coverage laboratory: any interval function, ours or a user's, on data of which the truth is known."""
 
-from grpo_theory.laboratory.coverage_record import Coverage as Coverage
-from grpo_theory.laboratory.coverage_record import replications_to_tell as replications_to_tell
-from grpo_theory.laboratory.experiment import Experiment as Experiment
-from grpo_theory.laboratory.experiment import Pilot as Pilot
-from grpo_theory.laboratory.experiment import RecordedTraining as RecordedTraining
-from grpo_theory.laboratory.measurement import CoverageGrid as CoverageGrid
-from grpo_theory.laboratory.measurement import coverage as coverage
-from grpo_theory.laboratory.measurement import coverage_grid as coverage_grid
-from grpo_theory.laboratory.measurement import coverage_of_several as coverage_of_several
-from grpo_theory.laboratory.measurement import replay as replay
-from grpo_theory.laboratory.trial import Replay as Replay
+from grpo_theory.laboratory.coverage_record import Coverage, replications_to_tell
+from grpo_theory.laboratory.experiment import Experiment, Pilot, RecordedTraining
+from grpo_theory.laboratory.measurement import CoverageGrid, coverage, coverage_grid, coverage_of_several, replay
+from grpo_theory.laboratory.trial import Replay
+
+__all__ = ["Coverage", "CoverageGrid", "Experiment", "Pilot", "RecordedTraining", "Replay", "coverage", "coverage_grid"]
+__all__ += ["coverage_of_several", "replay", "replications_to_tell"]
+__dir__ = __all__.copy

@@ -1,4 +1,7 @@
 """Rollouts of a language model: the gradients of its responses' log-probabilities, made short (extra `lm`)."""
 
-from grpo_theory.language_model.projection import CountSketch as CountSketch
-from grpo_theory.language_model.scores import sketch as sketch
+from grpo_theory.language_model.projection import CountSketch
+from grpo_theory.language_model.scores import sketch
+
+__all__ = ["CountSketch", "sketch"]
+__dir__ = __all__.copy

@@ -19,6 +19,9 @@ from grpo_theory.validation import Array, as_count, as_fraction, check_name
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["END_OF_ANSWER", "KINDS", "bigram_text", "copy", "crowd", "describe", "goal_walk", "learned_walk", "names", "problem"]
+__all__ += ["think_until_sure"]
+__dir__ = __all__.copy
 
 DIGITS = 4
 STEPS = 8
