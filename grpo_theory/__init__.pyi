@@ -39,6 +39,7 @@ from .exact import allocation_law as allocation_law
 from .exact import efficiency as efficiency
 from .exact import find_optimum as find_optimum
 from .exact import fixed_point as fixed_point
+from .exact import gradient as gradient
 from .exact import gradient_covariance as gradient_covariance
 from .exact import gradient_law as gradient_law
 from .exact import gradient_mean as gradient_mean

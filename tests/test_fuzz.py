@@ -213,6 +213,21 @@ def test_what_is_changed_is_valid_before(name):
         list(found)
 
 
+POINTS = [(name, at) for name, (_, valid) in CASES.items() if "problem" in valid for at in ("theta", "theta0") if at in valid]
+
+
+@pytest.mark.parametrize(("name", "at"), POINTS)
+def test_parameters_are_the_problems_own_if_omitted(name, at):
+    call, valid = CASES[name]
+    own, rest = valid["problem"].theta, {one: value for one, value in valid.items() if one != at}
+    found = [call(**rest, **{at: given}) for given in (own, None)]
+    shown = [[str(one)] if not inspect.isgenerator(one) else [*map(str, one)] for one in found]
+    assert shown[0] == shown[1]
+    after = [one for one in inspect.signature(call).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD][2:]
+    if not any(one.default is one.empty for one in after):
+        assert inspect.signature(call).parameters[at].default is None
+
+
 def test_what_is_not_tried_is_there():
     assert {name for name in LEFT if not hasattr(gt, name)} == set()
 

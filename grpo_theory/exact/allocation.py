@@ -182,7 +182,7 @@ def known_of(point: Point, start: Point) -> Array:
 @typed
 def allocation_law(
     problem: Problem,
-    theta: ArrayLike,
+    theta: ArrayLike | None = None,
     estimator: str | Estimator = "rloo",
     *,
     low: int = 2,
@@ -198,7 +198,8 @@ def allocation_law(
     Parameters
     ----------
     problem : Problem
-    theta : array_like, shape (d,)
+    theta : array_like, shape (d,), optional
+        The problem's own if omitted.
     estimator : str or Estimator, default "rloo"
     low, high : int, default 2 and 64
         The fewest and the most responses of a prompt.
@@ -315,14 +316,15 @@ class StoppedGroups:
 
 
 @typed
-def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: int) -> StoppedGroups:
+def first_mixed_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int, high: int) -> StoppedGroups:
     """Return the law of groups that begin with `low` responses and grow one by one until both rewards are there, or to `high`.
 
     Parameters
     ----------
     problem : Problem
         Rewards are 0 or 1.
-    theta : array_like, shape (d,)
+    theta : array_like, shape (d,), optional
+        The problem's own if omitted.
     low, high : int
         2 <= low <= high.
 
@@ -361,7 +363,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
 
 
 @typed
-def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) -> StoppedGroups:
+def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int, rounds: int) -> StoppedGroups:
     """Return the law of groups by successive halving: all begin with `low` responses; in each round half of the prompts go on.
 
     Those go on, and double their responses, whose share of right responses is nearest to a half; of equals the first.  With M
@@ -372,7 +374,8 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
     ----------
     problem : Problem
         Rewards are 0 or 1.
-    theta : array_like, shape (d,)
+    theta : array_like, shape (d,), optional
+        The problem's own if omitted.
     low, rounds : int
         The responses to begin with, at least 2, and how often half of the prompts go on.
 
@@ -443,7 +446,7 @@ def _together(chances: list[list[float]], going: list[bool]) -> list[tuple[tuple
     return [(tuple(k for k, _ in one), prod([chance for _, chance in one])) for one in product(*laws)]
 
 
-def _binary_point(problem: Problem, theta: ArrayLike) -> Point:
+def _binary_point(problem: Problem, theta: ArrayLike | None) -> Point:
     point = problem.at(theta)
     if not np.isin(point.bandit.values, (0.0, 1.0)).all() or problem.kl is not None:
         raise ValueError(f"problem must have rewards of 0 and 1 without a penalty, got values {point.bandit.values.tolist()}")

@@ -17,8 +17,10 @@ from grpo_theory.validation import Array, as_numbers, as_positive, as_real_array
 
 
 @typed
-def objective(problem: Problem, theta: ArrayLike) -> Array:
+def objective(problem: Problem, theta: ArrayLike | None = None) -> Array:
     """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is.
+
+    Without theta it is the problem's own, as of all functions of a problem and its parameters.
 
     Examples
     --------
@@ -27,6 +29,7 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     >>> gt.objective(problem, np.stack([problem.theta, -problem.theta])).round(3).tolist()
     [0.633, 0.467]
     """
+    theta = problem.theta if theta is None else theta
     if isinstance(problem.policy, TokenChain):
 
         def value(point: Array) -> float:
@@ -103,22 +106,22 @@ def fill_objectives(logits, tables, weights, strength, edges, lengths, vocabular
 
 
 @typed
-def gradient(problem: Problem, theta: ArrayLike) -> Array:
-    """Return grad J(theta), shape (d,), for theta of shape (d,).
+def gradient(problem: Problem, theta: ArrayLike | None = None) -> Array:
+    """Return grad J(theta), shape (d,), for theta of shape (d,), the problem's own if omitted.
 
     Examples
     --------
     >>> import grpo_theory as gt
     >>> problem = gt.gallery.problem("two-arms")
-    >>> gt.exact.gradient(problem, problem.theta).round(3).tolist()
+    >>> gt.gradient(problem).round(3).tolist()
     [-0.111, 0.111]
     """
-    theta = problem.policy.check_theta(theta)
+    theta = problem.parameters(theta)
     return problem.policy.tangent(theta).adjoint(_gradients_in_logits(problem, theta))
 
 
 @typed
-def directional_derivatives(problem: Problem, theta: ArrayLike, directions: ArrayLike) -> Array:
+def directional_derivatives(problem: Problem, theta: ArrayLike | None, directions: ArrayLike) -> Array:
     """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d).
 
     Examples
@@ -128,6 +131,7 @@ def directional_derivatives(problem: Problem, theta: ArrayLike, directions: Arra
     >>> gt.exact.directional_derivatives(problem, problem.theta, np.eye(2)).round(3).tolist()
     [-0.111, 0.111]
     """
+    theta = problem.theta if theta is None else theta
     directions, logit_map = as_real_array("directions", directions, 2), problem.policy.logit_map
     if not isinstance(logit_map, LogitMap):
         check_shape("directions", directions, (len(directions), problem.policy.dimension), "(J, d)")
@@ -137,7 +141,7 @@ def directional_derivatives(problem: Problem, theta: ArrayLike, directions: Arra
 
 
 @typed
-def hessian(problem: Problem, theta: ArrayLike) -> Array:
+def hessian(problem: Problem, theta: ArrayLike | None = None) -> Array:
     """Return the Hessian of the objective, shape (d, d).
 
     Theorem (docs/derivations.md, section 5).  Let q_k = E[Z|k] - strength log(pi_k / reference_k) and V = sum pi_k q_k, and let
@@ -157,7 +161,7 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
     >>> bool(np.linalg.eigvalsh(gt.hessian(problem, optimum)).max() < 0.0)
     True
     """
-    policy, theta = problem.policy, problem.policy.check_theta(theta)
+    policy, theta = problem.policy, problem.parameters(theta)
     # d^2 J/dtheta^2 = sum_m Phi_m' H_m Phi_m + sum_mk a_mk d^2 s_mk/dtheta^2 (docs/derivations.md, section 5.1).
     along = policy.tangent(theta).congruence(_hessians_at(problem, theta))
     bent = None if policy.is_linear else policy.logit_map.bend(theta, _gradients_in_logits(problem, theta))
@@ -213,7 +217,7 @@ def fisher_information(problem: Problem, token_probabilities: Array, theta: Arra
     >>> gt.exact.fisher_information(problem, problem.at(problem.theta).probabilities).round(3).tolist()
     [[0.222, -0.222], [-0.222, 0.222]]
     """
-    tangent = problem.policy.tangent(problem.theta if theta is None else theta)
+    tangent = problem.policy.tangent(problem.parameters(theta))
     if isinstance(problem.policy, TokenChain):
         matrices = on_chain(problem, problem.theta).fisher_matrices(token_probabilities)
     else:
@@ -374,7 +378,7 @@ class StabilityWarning(RuntimeWarning):
 
 
 @typed
-def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
+def spectral_radius(problem: Problem, theta: ArrayLike | None, step: float) -> float:
     """Return the spectral radius of I + eta H in the directions in which the objective bends down.
 
     Gradient ascent with a step eta contracts towards a maximiser in those directions if it is below 1.  If it is above 1, that is
@@ -399,7 +403,7 @@ def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
     return _radius(problem, theta, as_positive("step", step))[0]
 
 
-def _radius(problem: Problem, theta: ArrayLike, step: float) -> tuple[float, Array]:
+def _radius(problem: Problem, theta: ArrayLike | None, step: float) -> tuple[float, Array]:
     """Return the largest |1 + eta h| over negative eigenvalues h of the Hessian, 1 if there are none, and those, rising."""
     curvatures = np.linalg.eigvalsh(hessian(problem, theta))
     bent = np.asarray(curvatures[curvatures < 0.0])

@@ -233,8 +233,8 @@ _LENGTHS = RESPONSE_FIELDS.index("lengths")
 @typed
 def gradient_law(
     problem: Problem,
-    theta: ArrayLike,
-    estimator: str | Estimator,
+    theta: ArrayLike | None = None,
+    estimator: str | Estimator = "",
     *,
     batch_size: int,
     group_size: int,
@@ -249,8 +249,8 @@ def gradient_law(
     Parameters
     ----------
     problem : Problem
-    theta : array_like, shape (d,)
-        The current policy's parameters: the error is about grad J(theta).
+    theta : array_like, shape (d,), optional
+        The current policy's parameters, the problem's own if omitted: the error is about grad J(theta).
     estimator : str or Estimator
         Any estimator that does not couple groups.
     batch_size, group_size : int
@@ -288,7 +288,7 @@ def gradient_law(
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size, old=start)
 
 
-def points_at(problem: Problem, theta: ArrayLike, behaviour: ArrayLike | None) -> tuple[Point, Point]:
+def points_at(problem: Problem, theta: ArrayLike | None, behaviour: ArrayLike | None) -> tuple[Point, Point]:
     """Return the problem at theta (d,), and at the parameters of the policy that samples: one point where these are equal."""
     current = problem.at(theta)
     sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
@@ -424,8 +424,8 @@ def _group_moments(
 @typed
 def gradient_covariance(
     problem: Problem,
-    theta: ArrayLike,
-    estimator: str | Estimator,
+    theta: ArrayLike | None = None,
+    estimator: str | Estimator = "",
     *,
     batch_size: int,
     group_size: int,
@@ -446,8 +446,8 @@ def gradient_covariance(
 @typed
 def gradient_mse(
     problem: Problem,
-    theta: ArrayLike,
-    estimator: str | Estimator,
+    theta: ArrayLike | None = None,
+    estimator: str | Estimator = "",
     *,
     batch_size: int,
     group_size: int,
@@ -468,8 +468,8 @@ def gradient_mse(
 @typed
 def efficiency(
     problem: Problem,
-    theta: ArrayLike,
-    estimator: str | Estimator,
+    theta: ArrayLike | None = None,
+    estimator: str | Estimator = "",
     *,
     batch_size: int,
     group_size: int,

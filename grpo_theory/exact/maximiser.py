@@ -169,7 +169,7 @@ class Optimum:
 
 
 @typed
-def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
+def find_optimum(problem: Problem, theta0: ArrayLike | None = None) -> Array:
     """Find a local maximiser from a start: a trust region first, Newton's method to the end.
 
     The point returned has been checked to be stationary, a maximum to second order, and interior (`check_optimum`).  It has not
@@ -182,7 +182,8 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     Parameters
     ----------
     problem : Problem
-    theta0 : array_like, shape (d,)
+    theta0 : array_like, shape (d,), optional
+        The problem's own theta if omitted.
 
     Returns
     -------
@@ -201,7 +202,7 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     >>> bool(abs(gt.exact.gradient(problem, optimum)).max() < 1e-8)
     True
     """
-    start = problem.policy.check_theta(theta0, "theta0")
+    start = problem.parameters(theta0, "theta0")
     known = _closed_form(problem)
     if known is not None:
         return known
@@ -254,7 +255,7 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
     (4, 0)
     """
     restarts = as_count("restarts", restarts)
-    first = problem.policy.check_theta(problem.theta if theta0 is None else theta0, "theta0")
+    first = problem.parameters(theta0, "theta0")
     generator = as_generator(rng)
     known = _closed_form(problem)
     if known is not None:

@@ -250,7 +250,7 @@ def climbed(estimator: str | Estimator, values: ArrayLike, *, group_size: int) -
 
 
 @typed
-def group_expectation(problem: Problem, theta: ArrayLike, statistic: Callable, *, group_size: int) -> Array:
+def group_expectation(problem: Problem, theta: ArrayLike | None, statistic: Callable, *, group_size: int) -> Array:
     """Return the mean of a statistic of a group's rewards, by prompt, shape (M, ...), exactly.
 
     Parameters

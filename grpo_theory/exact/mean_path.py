@@ -179,9 +179,9 @@ class MeanPath:
 @typed
 def mean_path(
     problem: Problem,
-    theta0: ArrayLike,
-    estimator: str | Estimator | Population,
-    schedule: Schedule | ArrayLike,
+    theta0: ArrayLike | None = None,
+    estimator: str | Estimator | Population = "",
+    schedule: Schedule | ArrayLike = (),
     *,
     group_size: int | float = math.inf,
     steps: int,
@@ -194,7 +194,8 @@ def mean_path(
     Parameters
     ----------
     problem : Problem
-    theta0 : array_like, shape (d,)
+    theta0 : array_like, shape (d,), optional
+        The problem's own theta if omitted.
     estimator : str, Estimator or callable
         A callable ``advantage(values, law)`` is a population advantage, see `gt.exact.population`.
     schedule : Schedule or array_like, shape (steps,)
@@ -227,7 +228,7 @@ def mean_path(
     """
     sizes, found = step_sizes(schedule, as_count("steps", steps)), _found(estimator)
     inner_steps = as_count("inner_steps", inner_steps)
-    current = problem.at(problem.policy.check_theta(theta0, "theta0"))
+    current = problem.at(problem.parameters(theta0, "theta0"))
     sampler, fixed = current, None if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     path = [current.theta]
     for number, step in enumerate(sizes.tolist()):
@@ -288,7 +289,11 @@ class FixedPoint:
 
 @typed
 def fixed_point(
-    problem: Problem, theta0: ArrayLike, estimator: str | Estimator | Population, *, group_size: int | float = math.inf
+    problem: Problem,
+    theta0: ArrayLike | None = None,
+    estimator: str | Estimator | Population = "",
+    *,
+    group_size: int | float = math.inf,
 ) -> FixedPoint:
     """Find a fixed point of an estimator's mean updates on policy, from a start, by least squares.
 
@@ -328,7 +333,7 @@ def fixed_point(
         fisher = fisher_information(problem, problem.at(theta).token_probabilities, theta)
         return int(np.linalg.matrix_rank(fisher, tol=FLAT, hermitian=True))
 
-    start = problem.policy.check_theta(theta0, "theta0")
+    start = problem.parameters(theta0, "theta0")
     enough, free, near = RESIDUAL * max(1.0, float(np.linalg.norm(mean(start)))), rank(start), start
     for _ in range(2):
         theta = least_squares(mean, near, slopes, xtol=1e-15, ftol=1e-15, gtol=1e-15).x

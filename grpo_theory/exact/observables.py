@@ -240,7 +240,7 @@ def check_observable(name: str, observable: Observable) -> None:
 
 
 @typed
-def observe(problem: Problem, theta: ArrayLike, observable: Observable) -> Observed:
+def observe(problem: Problem, theta: ArrayLike | None, observable: Observable) -> Observed:
     """Return an observable at theta (d,), exactly, with its gradient.
 
     The gradient is NaN for an observable without `counts`.

@@ -197,9 +197,9 @@ def rollout_hessian(rewards: ArrayLike, scores: ArrayLike, strength: float = 0.0
 @typed
 def simulate_records(
     problem: Problem,
-    theta0: ArrayLike,
-    estimator: str | Estimator,
-    schedule: Schedule | ArrayLike,
+    theta0: ArrayLike | None = None,
+    estimator: str | Estimator = "",
+    schedule: Schedule | ArrayLike = (),
     *,
     batch_size: int,
     group_size: int,
@@ -250,7 +250,7 @@ def simulate_records(
     training = make_training(problem, chosen, sizes, (batch_size, group_size), SGD(), keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
+    starts = starting_points(problem, theta0, replications)
     warn_if_unstable(problem, starts[0], sizes)
 
     seed, window = as_seed_sequence(rng), (tail_start(steps, tail), steps)

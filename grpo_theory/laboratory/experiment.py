@@ -125,9 +125,10 @@ class RecordedTraining:
         replications = as_count("replications", replications)
         if replications > self.block_replications:
             raise ValueError(f"replications must be at most a block of {self.block_replications}, got {replications}")
-        theta = problem.theta if self.theta0 is None else self.theta0
         sizes = {"batch_size": self.batch_size, "group_size": self.group_size, "steps": self.steps, "replications": replications}
-        return next(simulate_records(problem, theta, self.estimator, self.schedule, **sizes, rng=rng, workers=1, tail=self.tail))
+        return next(
+            simulate_records(problem, self.theta0, self.estimator, self.schedule, **sizes, rng=rng, workers=1, tail=self.tail)
+        )
 
     def take(self, block: TrainingRecord, i: int) -> TrainingRecord:
         """Return run i of a block."""

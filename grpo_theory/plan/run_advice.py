@@ -426,7 +426,7 @@ def train(
     (block, count), prepared = runs, training.with_steps(np.full(updates, rate))
     found = np.zeros(count)
     for first in range(0, count, LANES):
-        starts = starting_points(problem.policy, problem.theta, min(LANES, count - first))
+        starts = starting_points(problem, None, min(LANES, count - first))
         going = prepared.start(seed, 2 * block + first // LANES, starts)  # of two blocks at most
         going.advance(updates)
         theta = going.theta

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def efficiency(
     problem: Problem,
-    theta: ArrayLike,
-    estimators: Sequence[str | Estimator],
+    theta: ArrayLike | None = None,
+    estimators: Sequence[str | Estimator] = (),
     *,
     budget: int,
     group_sizes: Sequence[int] | None = None,

@@ -97,10 +97,14 @@ class Problem:
         start = read_only(policy.check_theta(policy.starting_point() if theta is None else theta))
         vars(self).update(bandit=bandit, policy=policy, kl=kl, theta=start, name=name, title=title, objective=objective)
 
-    def at(self, theta: ArrayLike) -> Point:
-        """Return the problem at the parameters theta (d,); tables and moments there are computed once and kept."""
+    def parameters(self, theta: ArrayLike | None, name: str = "theta") -> Array:
+        """Return parameters as a finite array (d,): the problem's own for None."""
+        return self.policy.check_theta(self.theta if theta is None else theta, name)
+
+    def at(self, theta: ArrayLike | None = None) -> Point:
+        """Return the problem at the parameters theta (d,), its own if omitted; what is computed there is kept."""
         kind = ChainPoint if isinstance(self.policy, TokenChain) else Point
-        theta = read_only(self.policy.check_theta(theta))
+        theta = read_only(self.parameters(theta))
         return kind(self.bandit, self.policy, self.kl, self.log_reference, theta, self.objective)
 
     @cached_array
@@ -138,14 +142,14 @@ class Problem:
 
 
 @typed
-def moments(problem: Problem, theta: ArrayLike) -> Moments:
-    """Return the exact moments of reward and score at theta (d,).
+def moments(problem: Problem, theta: ArrayLike | None = None) -> Moments:
+    """Return the exact moments of reward and score at theta (d,), the problem's own if omitted.
 
     Examples
     --------
     >>> import grpo_theory as gt
     >>> problem = gt.gallery.problem("two-arms")
-    >>> gt.moments(problem, problem.theta).value.round(3).tolist()
+    >>> gt.moments(problem).value.round(3).tolist()
     [0.633]
     """
     return problem.at(theta).moments

@@ -10,7 +10,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
 from grpo_theory.jit import compiled
-from grpo_theory.problem import Policy, Problem
+from grpo_theory.problem import Problem
 from grpo_theory.simulate import rollouts
 from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, reward_table, sum_called, sum_tabulated, table_size
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
@@ -21,7 +21,7 @@ from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
 from grpo_theory.simulate.seen import Viewer
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
 from grpo_theory.simulate.workers import check_wanted
-from grpo_theory.validation import Array, as_real_array, check_shape
+from grpo_theory.validation import Array, as_numbers, as_real_array, check_shape
 
 MOST_HELD = 1 << 29
 """The numbers of the iterates that the runs of a block may hold because of a lag: 4 GiB."""
@@ -131,12 +131,13 @@ class Training:
         return Runs(self, block_streams(seed, block), starts, factors, period)
 
 
-def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
-    """Return one start for each run, shape (R, d)."""
-    if np.ndim(theta0) < 2:
-        return np.tile(policy.check_theta(theta0, "theta0"), (replications, 1))
-    starts = as_real_array("theta0", theta0, 2)
-    check_shape("theta0", starts, (replications, policy.dimension), "(replications, d)")
+def starting_points(problem: Problem, theta0: ArrayLike | None, replications: int) -> Array:
+    """Return one start for each run, shape (R, d), the problem's own for None."""
+    starts = problem.theta if theta0 is None else as_numbers("theta0", theta0)
+    if starts.ndim < 2:
+        return np.tile(problem.parameters(starts, "theta0"), (replications, 1))
+    starts = as_real_array("theta0", starts, 2)
+    check_shape("theta0", starts, (replications, problem.policy.dimension), "(replications, d)")
     return starts
 
 

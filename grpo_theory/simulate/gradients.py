@@ -152,8 +152,8 @@ def block_replications(batch_size: int, group_size: int) -> int:
 @typed
 def simulate_gradients(
     problem: Problem,
-    theta: ArrayLike,
-    estimators: str | Estimator | Sequence[str | Estimator],
+    theta: ArrayLike | None = None,
+    estimators: str | Estimator | Sequence[str | Estimator] = (),
     *,
     batch_size: int,
     group_size: int,
@@ -173,8 +173,8 @@ def simulate_gradients(
     Parameters
     ----------
     problem : Problem
-    theta : array_like, shape (d,)
-        The current policy's parameters.
+    theta : array_like, shape (d,), optional
+        The current policy's parameters; the problem's own if omitted.
     estimators : str, Estimator or sequence of them
         What to compare; E of them.
     batch_size, group_size : int

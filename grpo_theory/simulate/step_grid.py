@@ -90,7 +90,7 @@ class StepGrid:
     def _along(self, follow: Callable[[Runs], Array], replications: int, rng: Rng) -> Array:
         """Return what is found along the runs, (R, ...) of some side by side, by step size: shape (S, R, ...)."""
         problem, seed, found = self.training.problem, as_seed_sequence(rng), []
-        starts = starting_points(problem.policy, problem.theta, replications)
+        starts = starting_points(problem, None, replications)
         for block, first in enumerate(range(0, replications, LANES)):
             own = starts[first : first + LANES]
             together, parts = LANES // len(own), []

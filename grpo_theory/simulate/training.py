@@ -25,7 +25,7 @@ from grpo_theory.simulate.chains import train_on_chain
 from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
 from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, Flags, Integers, as_count, as_numbers, shown
+from grpo_theory.validation import Array, Flags, Integers, as_count, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,9 +115,9 @@ class TrainingRuns:
 
 def simulate_training(
     problem: Problem,
-    theta0: ArrayLike,
-    estimator: str | Estimator,
-    schedule: Schedule | ArrayLike,
+    theta0: ArrayLike | None = None,
+    estimator: str | Estimator = "",
+    schedule: Schedule | ArrayLike = (),
     *,
     batch_size: int,
     group_size: int,
@@ -150,8 +150,8 @@ def simulate_training(
     Parameters
     ----------
     problem : Problem
-    theta0 : array_like, shape (d,) or (replications, d)
-        Where all runs start, or each.
+    theta0 : array_like, shape (d,) or (replications, d), optional
+        Where all runs start, or each; the problem's own theta if omitted.
     estimator : str or Estimator
     schedule : Schedule or array_like, shape (steps,)
         The step sizes eta_1, eta_2, ... of the updates; see `grpo_theory.schedule`.
@@ -209,7 +209,7 @@ def simulate_training(
         check_observable("observables", one)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
+    starts = starting_points(problem, theta0, replications)
     sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
     if isinstance(problem.policy, TokenChain):
         if observables:

@@ -100,7 +100,7 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
 
 
 @typed
-def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Array, Array]:
+def leave_one_out_parts(problem: Problem, theta: ArrayLike | None = None) -> tuple[Array, Array, Array]:
     """Return Cov g(X), E Sigma_oracle(X) and E[Var(Z|X) F(X) + g(X) g(X)'], each of shape (d, d).
 
     With the weights 1/B, 1/(BG) and 1/(BG(G-1)) the three parts add up to the covariance of the batch's leave-one-out estimate
@@ -137,7 +137,7 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
 
 
 @typed
-def leave_one_out_covariance(problem: Problem, theta: ArrayLike, *, batch_size: int, group_size: int) -> Array:
+def leave_one_out_covariance(problem: Problem, theta: ArrayLike | None = None, *, batch_size: int, group_size: int) -> Array:
     """Return Cov of the batch's leave-one-out estimate in closed form, shape (d, d).
 
     Theorem (docs/derivations.md, section 2).  With prompts drawn from f,
@@ -341,8 +341,8 @@ def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
 
 
 @typed
-def group_size_law(problem: Problem, theta: ArrayLike) -> GroupSizeLaw:
-    """Compute the three constants of the scaling law exactly, for the problem at theta (d,).
+def group_size_law(problem: Problem, theta: ArrayLike | None = None) -> GroupSizeLaw:
+    """Compute the three constants of the scaling law exactly, for the problem at theta (d,), its own if omitted.
 
     Examples
     --------

@@ -403,7 +403,9 @@ def _as_group_sizes(sizes: Array) -> Array:
 
 
 @typed
-def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | ArrayLike, *, steps: int) -> TrainingLaw:
+def training_law(
+    problem: Problem, theta0: ArrayLike | None = None, schedule: Schedule | ArrayLike = (), *, steps: int
+) -> TrainingLaw:
     """Compute the loss of n training steps with the leave-one-out estimator, to first order in the noise.
 
     The part left out grows with the number of steps and with the noise, and so with G at a fixed budget N = BG. No batch size is
@@ -414,8 +416,8 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     ----------
     problem : Problem
         Small enough for (d, d) matrices.
-    theta0 : array_like, shape (d,)
-        The start.
+    theta0 : array_like, shape (d,), optional
+        The start; the problem's own theta if omitted.
     schedule : Schedule or array_like, shape (steps,)
         The step sizes.
     steps : int
@@ -455,7 +457,7 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
 
 
 @typed
-def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
+def noise_free_path(problem: Problem, theta0: ArrayLike | None, steps: Array) -> Array:
     """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d); the start alone for no steps.
 
     Examples
@@ -469,7 +471,7 @@ def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
     sizes = as_numbers("steps", steps)
     check_finite("steps", sizes)
     check_shape("steps", sizes, (sizes.size,), "(n,)")
-    path = [problem.policy.check_theta(theta0, "theta0")]
+    path = [problem.parameters(theta0, "theta0")]
     for number, step in enumerate(sizes):
         path.append(path[-1] + step * gradient(problem, path[-1]))
         if np.abs(path[-1]).max() > LARGEST_PARAMETER:
