@@ -75,7 +75,7 @@ def errors_by_pairs(task: Task, logit_gradients: Any, prompts: Any) -> Any:
     weights = jnp.float32(task.inner_products)[prompts[:, :, None], prompts[:, None, :]]
     products = jnp.einsum("rbk,rck->rbc", logit_gradients, logit_gradients)
     along = (logit_gradients * jnp.float32(task.gradient_logits)[prompts]).sum(axis=(1, 2))
-    return float(task.point.moments.gradient_power) + (products * weights).sum(axis=(1, 2)) - 2.0 * along
+    return float(task.point.moments.gradient_squared_norm) + (products * weights).sum(axis=(1, 2)) - 2.0 * along
 
 
 def seeing(task: Task, way: str) -> Contender:

@@ -79,7 +79,7 @@ def counting(task: Task) -> Contender:
             errors = sums.reshape(-1, size).astype(np.float32) - gradient
             errors *= errors
             return errors.sum(axis=0)
-        squares = np.full(size, task.point.moments.gradient_power, dtype=np.float32)
+        squares = np.full(size, task.point.moments.gradient_squared_norm, dtype=np.float32)
         squares -= 2.0 * (logit_gradients * logits.take(prompts.ravel(), axis=1).reshape(logit_gradients.shape)).sum(axis=(0, 1))
         for b in range(task.batch_size):
             products = (logit_gradients[:, b : b + 1] * logit_gradients[:, b:]).sum(axis=0)

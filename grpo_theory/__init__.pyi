@@ -89,7 +89,7 @@ from .problem import response_table as response_table
 from .problem.problem import moments as moments
 from .schedule import Constant as Constant
 from .schedule import Harmonic as Harmonic
-from .schedule import Power as Power
+from .schedule import PowerLaw as PowerLaw
 from .schedule import Schedule as Schedule
 from .simulate import SGD as SGD
 from .simulate import Adam as Adam

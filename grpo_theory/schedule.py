@@ -74,13 +74,13 @@ class Harmonic:
 
 
 @dataclass(frozen=True)
-class Power:
+class PowerLaw:
     """Power-law step sizes, eta_i = step_scale * i^-exponent, with the exponent in (0, 1].
 
     Examples
     --------
     >>> import grpo_theory as gt
-    >>> gt.Power(1.0, 0.5).steps(4).round(3).tolist()
+    >>> gt.PowerLaw(1.0, 0.5).steps(4).round(3).tolist()
     [1.0, 0.707, 0.577, 0.5]
     """
 
@@ -110,7 +110,7 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
     if schedule is None or isinstance(schedule, type | str) or (callable(schedule) and not hasattr(schedule, "steps")):
         raise TypeError(
             f"schedule must be an object with a method steps(n), or an array of {n} steps, got {shown(schedule)}. Make one with "
-            f"gt.Constant, gt.Harmonic or gt.Power, or give a function's steps as [f(i) for i in range(1, {n + 1})]"
+            f"gt.Constant, gt.Harmonic or gt.PowerLaw, or give a function's steps as [f(i) for i in range(1, {n + 1})]"
         )
     return as_steps("schedule", schedule.steps(n) if callable(getattr(schedule, "steps", None)) else schedule, n)  # type: ignore
 

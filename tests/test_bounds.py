@@ -37,7 +37,7 @@ def test_no_point_of_a_dense_random_sample_beats_the_constants(conflict, seed):
     highest = float(gt.objective(problem, best))
     lengths = np.sqrt(rng.uniform(1e-4, 1.0, 4000))
     near, far = best + lengths[:, None] * directions, best + 7.0 * lengths[:, None] * directions
-    power = np.array([gt.moments(problem, point).gradient_power for point in near])
+    power = np.array([gt.moments(problem, point).gradient_squared_norm for point in near])
     gaps = highest - gt.objective(problem, near)
     assert (power / (2.0 * gaps)).min() >= found.pl * (1 - 1e-6)
     assert (power / (2.0 * gaps)).min() <= found.pl * 1.05

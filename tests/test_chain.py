@@ -54,10 +54,10 @@ MOMENTS = (
     "value",
     "reward_variance",
     "gradient",
-    "prompt_gradient_power",
-    "score_power",
-    "score_reward_power",
-    "oracle_power",
+    "prompt_gradient_squared_norm",
+    "score_squared_norm",
+    "score_reward_squared_norm",
+    "oracle_squared_norm",
     "score_reward_correlation",
     "second_order",
     "optimal_baseline",
@@ -131,7 +131,7 @@ def test_the_two_ways_to_the_mean_scores_agree_at_a_thousand_tokens(make):
     ones = np.ones((1, N_STATES, N_TOKENS))
     back = point.suffix_sums(point.walk(point.state_probabilities, point.unit_shares), ones)
     forward = chain.logit_map.vectors(point.own_sums.means[:, :, 0])
-    size = 1e-12 * point.moments.score_power.max() ** 0.5
+    size = 1e-12 * point.moments.score_squared_norm.max() ** 0.5
     np.testing.assert_allclose(back.mean[chain.starts, :, 0], forward, rtol=1e-9, atol=size)
     assert point.own_sums.mass.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
     # Scores have mean 0, and their squared norms add up over the tokens.

@@ -37,7 +37,7 @@ def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_co
     theta = np.array([0.3, -0.7, 0.1, 0.0, 0.2, -0.4])  # the gradient is 0 up to rounding
     laws = np.tile([[0.2, 0.5, 0.3], [0.25, 0.4, 0.35], [0.3, 0.3, 0.4]], (2, 1, 1))
     flat = gt.Problem(gt.Bandit.from_law([0.0, 0.1, 0.2], laws), gt.TabularSoftmax(2, 3), theta=theta)
-    assert 0.0 < gt.moments(flat, theta).gradient_power < 1e-30
+    assert 0.0 < gt.moments(flat, theta).gradient_squared_norm < 1e-30
     with pytest.raises(ValueError, match="the gradient is 0 at theta"):
         gt.efficiency(flat, flat.theta, "rloo", **SIZES)
     still = gt.simulate_gradients(flat, flat.theta, "rloo", **SIZES, replications=10, rng=0)
@@ -88,7 +88,7 @@ def observed(gain, seed, replications=400):
     observations = np.zeros((2, replications, 4))
     observations[..., 2] = 1e6 * rng.uniform(0.5, 1.5, size=replications)
     observations[..., 3] = np.asarray(gain)[:, None] + noise.T
-    return gt.GradientSimulation.of(("one", "other"), observations, gradient_power=1.0)
+    return gt.GradientSimulation.of(("one", "other"), observations, gradient_squared_norm=1.0)
 
 
 @pytest.mark.parametrize("gain", [0.0, 1.0, 4.0])

@@ -25,14 +25,14 @@ NOISE = np.random.default_rng(5)
 ROLLOUTS = gt.Rollouts(NOISE.integers(0, 2, (6, 4)).astype(float), NOISE.normal(size=(6, 4, 3)))
 RAGGED = gt.RaggedRollouts(np.repeat(np.arange(5), [4, 5, 4, 6, 5]), ROLLOUTS.rewards.ravel(), NOISE.normal(size=(24, 3)))
 RUN = {**SIZES, "steps": 200, "replications": 1, "rng": 1, "workers": 1}
-RUNS = next(iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.Power(0.8, 0.6), **RUN)))
+RUNS = next(iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.PowerLaw(0.8, 0.6), **RUN)))
 RECORD = gt.TrainingRecord(RUNS.step_sizes, RUNS.path[0], RUNS.mean_rewards[0], RUNS.hessian[0])
 LAW, ALLOCATION = gt.group_size_law(PROBLEM, PROBLEM.theta), gt.allocation_law(PROBLEM, PROBLEM.theta, high=5)
 VIP, PILOT, TREE, CHI = gt.allocation_rules()["vip"], gt.Pilot(3, 4), gt.TokenTree(1, 2, 2), gt.WeightedChiSquare([1.0, 0.5])
 
 VALID = {"problem": PROBLEM, "theta": PROBLEM.theta, "theta0": PROBLEM.theta, "behaviour": PROBLEM.theta, "optimum": BEST}
 VALID |= {**SIZES, "estimator": "rloo", "estimators": ["rloo", "grpo"], "moments": MOMENTS, "truth": MOMENTS.gradient}
-VALID |= {"name": "a", "steps": 24, "replications": 4, "rng": 1, "workers": 1, "seed": 1, "first": 0, "first_block": 0}
+VALID |= {"name": "a", "steps": 24, "replications": 4, "rng": 1, "workers": 1, "seed": 1, "first_block": 0}
 VALID |= {"replication": 1, "n": 4, "schedule": gt.Constant(0.1), "inner_steps": 1, "lag": 0, "optimiser": gt.SGD()}
 VALID |= {"checkpoints": [12, 24], "ball": None, "allocation": None, "low": 2, "high": 5, "start": PROBLEM.theta, "rule": "vip"}
 VALID |= {"budget": 14, "sizes": [2, 3, 4, 5], "fill": VIP.fill, "wants_traces": False, "wants_success": False, "memory": 0.5}
@@ -69,7 +69,7 @@ REWARDED, SHORT = {"rewards": ROLLOUTS.rewards, "scores": ROLLOUTS.scores}, {"st
 OTHERWISE = {"Ball": {"radius": 1.0}, "Bandit.at_prompt": {"prompt": 0}, "Problem": ALONE | {"policy": TABULAR.policy}}
 OTHERWISE |= {"Problem.at": ALONE, "Policy.probabilities": ALONE, "Policy.scores": ALONE, "TokenTree": {"hidden": None}}
 OTHERWISE |= {"LinearSoftmax": {"features": np.ones((2, 3, 2))}, "StateRewards": {"success": [0.2, 0.9]}}
-OTHERWISE |= {"problem": {"name": "linear"}, "Harmonic": {"step_scale": 1.0}, "Power": {"step_scale": 1.0}}
+OTHERWISE |= {"problem": {"name": "linear"}, "Harmonic": {"step_scale": 1.0}, "PowerLaw": {"step_scale": 1.0}}
 OTHERWISE |= {"finite_group_objective": {"rewards": (0.0, 1.0)}, "harmonic_step_bound": {"epsilon": 1.0}}
 OTHERWISE |= {"gap_recursion": {"steps": np.ones(4), "start": np.eye(3)}, "recursion_bound": SHORT, "noise_free_path": SHORT}
 OTHERWISE |= {
@@ -124,7 +124,7 @@ ROOMS = {
     gt.TwoLayerSoftmax(np.ones((2, 3)), 2, 3): "start",
     gt.Constant(0.1): "steps",
     gt.Harmonic(1.0): "steps",
-    gt.Power(1.0, 0.5): "steps",
+    gt.PowerLaw(1.0, 0.5): "steps",
     gt.gradient_law(PROBLEM, PROBLEM.theta, "rloo", **SIZES): "variance_along",
     LAW: "mse best",
     ALLOCATION: "mse sizes best",

@@ -22,7 +22,7 @@ def test_every_problem_is_whole(name):
     assert name in names("chain") or p.bandit.n_responses == p.policy.n_responses
     m = gt.moments(p, p.theta)
     assert np.isfinite(m.gradient).all()
-    assert m.gradient_power > 0.0 or name in names("training")
+    assert m.gradient_squared_norm > 0.0 or name in names("training")
     law = gt.group_size_law(p, p.theta)
     assert float(law.mse(2, 4)) == pytest.approx(gt.gradient_mse(p, p.theta, "rloo", batch_size=2, group_size=4), rel=1e-11)
 

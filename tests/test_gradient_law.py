@@ -91,7 +91,7 @@ def test_a_large_head_is_never_written_out():
 def test_second_moments_are_never_negative(success, logits, group_size, name):
     problem = gt.Problem(gt.Bandit(np.reshape(success, (2, 3))), gt.TabularSoftmax(2, 3))
     found = gt.gradient_law(problem, logits, name, batch_size=3, group_size=group_size)
-    tiny = 1e-14 * max(1.0, found.powers.max())
+    tiny = 1e-14 * max(1.0, found.squared_norms.max())
     assert found.mse >= -tiny
     assert found.prompt_traces.min() >= -tiny
     assert np.linalg.eigvalsh(found.covariance()).min() >= -tiny

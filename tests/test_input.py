@@ -21,7 +21,7 @@ REFUSED = [
         "problem must be a Problem, as gt.Problem(bandit, policy)",
     ),
     (partial(gt.gallery.problem, "Linear"), "name must be one of linear, "),
-    (partial(gt.Power, 1, 1.5), "exponent must lie in (0, 1], got 1.5"),
+    (partial(gt.PowerLaw, 1, 1.5), "exponent must lie in (0, 1], got 1.5"),
     # Bandits.
     (partial(gt.Bandit, [[-0.25, 0.5]]), "success must lie in [0, 1], got -0.25 at index (0, 0): these are probabilities"),
     (partial(gt.Bandit, [["half"]]), "success must be an array of real numbers with 2 dimensions"),

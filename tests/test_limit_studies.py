@@ -73,7 +73,7 @@ def test_constants_hold_on_a_dense_grid_of_the_one_direction(offset):
     curvatures = [np.abs(np.linalg.eigvalsh(gt.hessian(problem, point))).max() for point in reached]
     assert found.smoothness * 0.999 < max(curvatures) <= found.smoothness * (1 + 1e-9)
     gaps = highest - gt.objective(problem, inside)
-    powers = np.array([gt.moments(problem, point).gradient_power for point in inside])
+    powers = np.array([gt.moments(problem, point).gradient_squared_norm for point in inside])
     assert found.pl * (1 - 1e-6) <= (powers / (2.0 * gaps)).min() < found.pl * 1.001
     errors = [gt.gradient_mse(problem, point, "rloo", **SIZES) for point in inside]
     noise = tight_bound.noise_of(problem, best, **SIZES)

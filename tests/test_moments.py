@@ -21,9 +21,9 @@ def test_moments_are_sums_over_the_outcomes(policy, rewards, penalty):
             "standard_deviation": deviation,
             "optimal_baseline": baseline,
             "prompt_gradients": gradient,
-            "prompt_gradient_power": gradient @ gradient,
-            "score_power": sum(p * norms),
-            "score_reward_power": sum(p * norms * z),
+            "prompt_gradient_squared_norm": gradient @ gradient,
+            "score_squared_norm": sum(p * norms),
+            "score_reward_squared_norm": sum(p * norms * z),
             "oracle_trace": sum(p * norms * (z - value) ** 2) - gradient @ gradient,
         }
         for name, number in expected.items():

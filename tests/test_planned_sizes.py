@@ -237,7 +237,7 @@ def test_baselines_constants_are_those_of_each_prompt_and_of_leaving_one_out():
 def test_the_signal_is_the_ratio_of_its_unbiased_parts_and_covers(pilots):
     law, _, _, drawn, _ = pilots
     problem = gentle_case()
-    truth = gt.moments(problem.problem, problem.theta).gradient_power / law.mse(16, 8)
+    truth = gt.moments(problem.problem, problem.theta).gradient_squared_norm / law.mse(16, 8)
     found = [signal_to_noise(pick(drawn, i), 16, 8) for i in range(REPLICATIONS)]
     assert np.mean([one.covers(truth) for one in found]) >= 0.89
     assert np.mean([one.covers(1.5 * truth) for one in found]) < 0.8, "power"

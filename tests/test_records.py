@@ -17,7 +17,7 @@ CASES = (*POLICIES, *TREES)
 
 def records(c, **changes):
     options = {**SIZES, "steps": 40, "replications": 134, "rng": 8} | changes
-    schedule, estimator = options.pop("schedule", gt.Power(0.8, 0.6)), options.pop("estimator", "rloo")
+    schedule, estimator = options.pop("schedule", gt.PowerLaw(0.8, 0.6)), options.pop("estimator", "rloo")
     return list(gt.simulate_records(c.problem, c.theta, estimator, schedule, **options))
 
 
@@ -28,7 +28,7 @@ def test_the_runs_are_those_of_simulate_training(policy):
     paths = np.concatenate([record.path for record in found])
     for n in (1, 17, 40):
         how = {**SIZES, "steps": n, "replications": 134, "rng": 8}
-        training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Power(0.8, 0.6), **how)
+        training = gt.simulate_training(c.problem, c.theta, "rloo", gt.PowerLaw(0.8, 0.6), **how)
         np.testing.assert_array_equal(paths[:, n], training.theta)
     np.testing.assert_array_equal(paths[:, 0], np.tile(c.theta, (134, 1)))
     for one, other in zip(found, records(c, workers=1), strict=True):

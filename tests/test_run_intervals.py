@@ -42,7 +42,7 @@ def in_coordinates(model, covariance):
     return model.directions @ covariance @ model.directions.T
 
 
-@pytest.mark.parametrize("schedule", [gt.Constant(0.7), gt.Harmonic(6.0, 4), gt.Power(1.5, 0.6), gt.Constant(3.5)])
+@pytest.mark.parametrize("schedule", [gt.Constant(0.7), gt.Harmonic(6.0, 4), gt.PowerLaw(1.5, 0.6), gt.Constant(3.5)])
 def test_covariances_are_those_of_the_linear_recursion(schedule):
     n, start = 30, 12
     model = exact_model(schedule.steps(n))
@@ -106,7 +106,7 @@ def test_batch_means_and_random_scaling_by_hand():
     # Batches of equal sums of steps; for steps i^-a those of Chen, Lee, Tong and Zhang (2020).
     n, a = 2_000_000, 0.55
     printed = n * (np.arange(1, 6) / 5) ** (1.0 / (1.0 - a))
-    np.testing.assert_allclose(batch_boundaries(gt.Power(2.0, a).steps(n), 4), printed, rtol=0.02)
+    np.testing.assert_allclose(batch_boundaries(gt.PowerLaw(2.0, a).steps(n), 4), printed, rtol=0.02)
     assert batch_boundaries(np.r_[np.full(95, 0.1), np.full(5, 1e-16)], 3)[-1] == 100
 
 

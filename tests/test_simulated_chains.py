@@ -96,7 +96,7 @@ def train(problem, estimator, schedule=gt.Constant(0.5), **more):  # noqa: B008
 def test_runs_are_those_that_there_can_be_and_come_as_often_as_they_should(name):
     """To 1e-9, and by Pearson's statistic; with three times the chances of half of them they do not pass."""
     how, (problem, twin) = dict(COURSES[name]), shortest()
-    steps, batch_size, only = gt.Power(0.9, 0.6).steps(how.pop("steps", 2)), how.pop("batch_size", 1), how.pop("only", None)
+    steps, batch_size, only = gt.PowerLaw(0.9, 0.6).steps(how.pop("steps", 2)), how.pop("batch_size", 1), how.pop("only", None)
     if only is not None:  # one prompt and certain rewards, so that runs of three steps are few
         weights = np.eye(2)[only]
         problem = gt.Problem(gt.StateRewards([0.0, 1.0], weights), problem.policy, theta=problem.theta)

@@ -58,7 +58,7 @@ def heavy_ball_by_numpy(theta, step, estimate, memory, count):
 # ---- all runs that there can be
 
 SPEEDY = gt.Adam((0.5, 0.9), 1e-3)
-DROP, TWICE = gt.Power(0.9, 0.6), {"batch_size": 2, "inner_steps": 2}
+DROP, TWICE = gt.PowerLaw(0.9, 0.6), {"batch_size": 2, "inner_steps": 2}
 COURSES = {
     "rloo": ("tabular", "binary plain", {}, "rloo", {"steps": 2}),
     "reads norms": ("linear tree", "graded kl", {}, "optimal_loo", {"steps": 2}),
@@ -154,7 +154,7 @@ def test_long_runs_are_those_of_the_algorithm(number, how, registry):
     optimiser = how.pop("optimiser", gt.SGD())
     if "ball" in how:
         options["ball"] = how["ball"] = gt.Ball(c.theta, how["ball"])
-    schedule = gt.Power(0.1 if optimiser != gt.SGD() or sizes[2] > 24 else 0.4, 0.3)
+    schedule = gt.PowerLaw(0.1 if optimiser != gt.SGD() or sizes[2] > 24 else 0.4, 0.3)
     runs = gt.simulate_training(c.problem, c.theta, found, schedule, **options, replications=BLOCK_RUNS + 2, rng=5)
     algorithm = Algorithm(Dense(c), found, schedule.steps(sizes[2]), move=MOVES.get(optimiser, ascend), **how)
     clipped = np.zeros(2)
@@ -273,7 +273,7 @@ def test_numbers_that_mean_nothing_are_counts_all_the_same():
 
 def test_schedules():
     np.testing.assert_allclose(gt.Harmonic(2.0, 8).steps(2), [2.0 / 9.0, 0.2])
-    np.testing.assert_allclose(gt.Power(1.0, 0.5).steps(4), [1.0, 2**-0.5, 3**-0.5, 0.5])
+    np.testing.assert_allclose(gt.PowerLaw(1.0, 0.5).steps(4), [1.0, 2**-0.5, 3**-0.5, 0.5])
 
 
 def heavy_ball(**parts):
@@ -282,7 +282,7 @@ def heavy_ball(**parts):
 
 
 BAD = [
-    (lambda: gt.Power(1.0, 1.5), r"exponent must lie in \(0, 1\]"),
+    (lambda: gt.PowerLaw(1.0, 1.5), r"exponent must lie in \(0, 1\]"),
     (lambda: train(schedule=np.linspace(1.0, 0.0, 60)), "schedule must have steps above 0, got 0 at step 60"),
     (lambda: train(checkpoints=[5, 3]), "checkpoints must rise and end at most at steps = 60"),
     (lambda: train(group_size=1), "group_size must be at least 2 for estimator 'rloo'"),

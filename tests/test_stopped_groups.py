@@ -59,7 +59,7 @@ def test_the_first_mixed_group_by_all_sequences(problem, low):
     law = gt.exact.first_mixed_groups(problem, problem.theta, low=low, high=high)
     np.testing.assert_allclose(law.responses, sizes, rtol=1e-12)
     np.testing.assert_allclose(law.mean, mean, atol=1e-14)
-    assert law.power == pytest.approx(power, rel=1e-12)
+    assert law.mean_squared_norm == pytest.approx(power, rel=1e-12)
     gradient = gt.moments(problem, problem.theta).gradient
     assert law.mse == pytest.approx(power - 2.0 * gradient @ mean + gradient @ gradient, rel=1e-12)
     assert law.efficiency == pytest.approx((gradient @ mean) ** 2 / (gradient @ gradient) / power, rel=1e-12)
@@ -83,5 +83,5 @@ def test_halving_by_all_sequences(problem):
     law = gt.exact.halved_groups(problem, problem.theta, low=2, rounds=1)
     np.testing.assert_allclose(law.responses, sizes, rtol=1e-10)
     np.testing.assert_allclose(law.mean, mean, atol=1e-13)
-    assert law.power == pytest.approx(power, rel=1e-10)
+    assert law.mean_squared_norm == pytest.approx(power, rel=1e-10)
     assert np.abs(law.slopes - 1.0).max() > 0.02

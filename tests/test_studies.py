@@ -110,7 +110,7 @@ def test_the_limits_are_the_closed_forms():
     assert found["best"] == pytest.approx(f @ baseline_trace(moments, moments.optimal_baseline), rel=1e-11)
     short = f @ baseline_trace(moments, 0.8 * moments.value)
     assert found[prompt_baselines.SHORT] == pytest.approx(short, rel=1e-11)
-    assert short - found["best"] == pytest.approx(f @ (moments.score_power * moments.value**2) / 25.0, rel=1e-9)
+    assert short - found["best"] == pytest.approx(f @ (moments.score_squared_norm * moments.value**2) / 25.0, rel=1e-9)
 
 
 def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):

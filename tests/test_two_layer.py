@@ -86,8 +86,8 @@ def test_gradient_and_hessian_are_derivatives_of_the_objective(kind, penalty):
 def test_iterates_are_those_of_the_algorithm(estimator, kind, optimiser, inner_steps):
     c, (b, g, n) = network_case(kind, "kl"), (4, 3, 12)
     options = {"batch_size": b, "group_size": g, "steps": n, "replications": 2, "rng": 4, "inner_steps": inner_steps}
-    found = gt.simulate_training(c.problem, c.theta, estimator, gt.Power(0.2, 0.3), optimiser=optimiser, **options)
-    uniforms, steps = uniforms_of_runs(4, c.bandit.n_prompts, b, g, n // inner_steps), gt.Power(0.2, 0.3).steps(n)
+    found = gt.simulate_training(c.problem, c.theta, estimator, gt.PowerLaw(0.2, 0.3), optimiser=optimiser, **options)
+    uniforms, steps = uniforms_of_runs(4, c.bandit.n_prompts, b, g, n // inner_steps), gt.PowerLaw(0.2, 0.3).steps(n)
     for run in range(2):
         move = ascend if optimiser == gt.SGD() else adam_by_numpy(optimiser.betas, optimiser.eps)
         course = transcription(DenseNetwork(c), c.theta, gt.estimators()[estimator], steps, uniforms[run], inner_steps, move)

@@ -85,7 +85,7 @@ class AllocationLaw:
         """Return the efficiency (g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`; ValueError where the gradient is 0."""
         mean, exact = self.mean(sizes), self.point.target
         power = self.trace(sizes) + float(mean @ mean)
-        return float(efficiency_of(exact.gradient @ mean, exact.known_gradient_power, power))
+        return float(efficiency_of(exact.gradient @ mean, exact.known_gradient_squared_norm, power))
 
     def sizes(self, rule: str | AllocationRule, budget: int) -> Integers:
         """Return the sizes (M,) that a rule gives the prompts, whose sum is the budget.
@@ -261,7 +261,7 @@ class StoppedGroups:
         that do not depend on the rewards.
     products : ndarray, shape (M, M)
         The mean products of what the slopes are means of, for two different prompts.
-    powers : ndarray, shape (M,)
+    squared_norms : ndarray, shape (M,)
         E||ghat_q||^2.
     point : Point
 
@@ -277,7 +277,7 @@ class StoppedGroups:
     responses: Array
     slopes: Array
     products: Array = field(repr=False)
-    powers: Array = field(repr=False)
+    squared_norms: Array = field(repr=False)
     point: Point = field(repr=False)
 
     @property
@@ -288,25 +288,25 @@ class StoppedGroups:
         return self.point.tangent.adjoint((f * self.slopes)[:, None] * exact.gradient_in_logits)
 
     @property
-    def power(self) -> float:
+    def mean_squared_norm(self) -> float:
         """E||estimate||^2."""
         f, gradients = self.point.bandit.prompt_weights, self.point.moments.prompt_gradients
         # E ghat_q . ghat_r = g_q . g_r E[S_q^2 S_r^2]/(V_q V_r) for q != r, V = p (1 - p) (docs/derivations.md, section 33.2).
         between = self.products * (gradients @ gradients.T)
-        np.fill_diagonal(between, self.powers)
+        np.fill_diagonal(between, self.squared_norms)
         return float(f @ between @ f)
 
     @property
     def mse(self) -> float:
         """E||estimate - grad J||^2."""
         gradient = self.point.target.gradient
-        return self.power - 2.0 * float(gradient @ self.mean) + float(gradient @ gradient)
+        return self.mean_squared_norm - 2.0 * float(gradient @ self.mean) + float(gradient @ gradient)
 
     @property
     def efficiency(self) -> float:
         """(g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`."""
         exact = self.point.target
-        return float(efficiency_of(exact.gradient @ self.mean, exact.known_gradient_power, self.power))
+        return float(efficiency_of(exact.gradient @ self.mean, exact.known_gradient_squared_norm, self.mean_squared_norm))
 
     @property
     def cosine(self) -> float:
@@ -463,12 +463,12 @@ def _slopes(sizes: Integers, successes: Integers, point: Point) -> Array:
 def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array:
     """Return E||ghat_q||^2 given sizes and numbers of right responses (S,)."""
     exact, n, k = point.moments, sizes.astype(np.float64), successes.astype(np.float64)
-    p, square = float(exact.value[q]), float(exact.prompt_gradient_power[q])
+    p, square = float(exact.value[q]), float(exact.prompt_gradient_squared_norm[q])
     if not 0.0 < p < 1.0:
         return np.zeros(len(n))
     # P_1 = E[||W||^2 | Z = 1] = E[||W||^2 Z]/p and P_0 = E[||W||^2 (1 - Z)]/(1 - p).
-    right = float(exact.score_reward_power[q]) / p
-    wrong = (float(exact.score_power[q]) - float(exact.score_reward_power[q])) / (1.0 - p)
+    right = float(exact.score_reward_squared_norm[q]) / p
+    wrong = (float(exact.score_squared_norm[q]) - float(exact.score_reward_squared_norm[q])) / (1.0 - p)
     # a = 1 - (k - 1)/(n - 1) = (n - k)/(n - 1) and b = -k/(n - 1) are the advantages (docs/derivations.md, section 33.2).
     of_right, of_wrong = (n - k) / (n - 1.0), -k / (n - 1.0)
     # n^2 E[||ghat||^2 | n, k] = k a^2 P_1 + (n - k) b^2 P_0 + ||g||^2 R (docs/derivations.md, section 33.2).

@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def efficiency_of(gain: ArrayLike, gradient_power: float, power: ArrayLike) -> Array:
+def efficiency_of(gain: ArrayLike, gradient_squared_norm: float, squared_norm: ArrayLike) -> Array:
     """Return (g . E ghat)^2/(||g||^2 E||ghat||^2) from g . E ghat, ||g||^2 and E||ghat||^2, shape (...); see `gt.efficiency`.
 
     Raises ValueError where ||g||^2 is 0.
     """
-    if not gradient_power > 0.0:
+    if not gradient_squared_norm > 0.0:
         raise ValueError(
             "efficiency compares an estimate with the gradient, and the gradient is 0 at theta: "
             "no step gains anything to first order there. Choose a theta that is not stationary"
         )
-    gain, power = as_numbers("gain", gain), as_numbers("power", power)
-    lengths = np.sqrt(power) * np.sqrt(gradient_power)
+    gain, squared = as_numbers("gain", gain), as_numbers("squared_norm", squared_norm)
+    lengths = np.sqrt(squared) * np.sqrt(gradient_squared_norm)
     cosine = np.divide(gain, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
     return np.asarray(np.minimum(cosine**2, 1.0))
 
@@ -67,14 +67,14 @@ class GradientLaw:
     batch_size, group_size : int
         B prompts, G responses each.
     true_gradient : ndarray, shape (d,)
-    gradient_power : float
+    gradient_squared_norm : float
         Its squared length, and 0 where that is no more than rounding.
     true_logit_gradients : ndarray, shape (M, D)
         c(x) with g(x) = Phi' c(x).
     prompt_weights : ndarray, shape (M,)
     mean_logit_gradients : ndarray, shape (M, D)
         c(x) with E[one group's estimate | x] = Phi' c(x).
-    powers : ndarray, shape (M,)
+    squared_norms : ndarray, shape (M,)
         E[||one group's estimate||^2 | x].
     shares
         What second moments are made from.
@@ -96,11 +96,11 @@ class GradientLaw:
     batch_size: int
     group_size: int
     true_gradient: Array
-    gradient_power: float
+    gradient_squared_norm: float
     true_logit_gradients: Array
     prompt_weights: Array
     mean_logit_gradients: Array
-    powers: Array
+    squared_norms: Array
     shares: list[SharedScores] = field(repr=False)
 
     def __repr__(self) -> str:
@@ -123,13 +123,13 @@ class GradientLaw:
             ("batch size B", self.batch_size),
             ("group size G", self.group_size),
             ("parameters", len(self.true_gradient)),
-            ("length of the true gradient", math.sqrt(self.gradient_power)),
+            ("length of the true gradient", math.sqrt(self.gradient_squared_norm)),
             ("mean squared error", self.mse),
             ("of it variance (trace)", self.trace),
             ("of it squared bias", float(self.bias @ self.bias)),
             ("cosine of mean and gradient", self.cosine),
         ]
-        if self.gradient_power:
+        if self.gradient_squared_norm:
             rows.append(("efficiency", self.efficiency))
         from statsmodels.iolib.table import SimpleTable  # slow to import, and not always wanted
 
@@ -156,17 +156,17 @@ class GradientLaw:
     @property
     def prompt_traces(self) -> Array:
         """Trace of the covariance of one group's estimate given the prompt, shape (M,)."""
-        return self.powers - self.logit_map.squared_norms(self.mean_logit_gradients[:, None])[:, 0]
+        return self.squared_norms - self.logit_map.squared_norms(self.mean_logit_gradients[:, None])[:, 0]
 
     @property
     def trace(self) -> float:
         """Trace of the covariance of the batch's estimate."""
         mean = self.mean
         # Groups are independent and their prompts drawn: trace Cov = (E||ghat_1||^2 - ||E ghat_1||^2)/B.
-        return float(self.prompt_weights @ self.powers - mean @ mean) / self.batch_size
+        return float(self.prompt_weights @ self.squared_norms - mean @ mean) / self.batch_size
 
     @property
-    def power(self) -> float:
+    def mean_squared_norm(self) -> float:
         """E||estimate||^2 of the batch's estimate."""
         mean = self.mean
         # E||ghat||^2 = ||m||^2 + (P - ||m||^2)/B, P = E||one group's estimate||^2 (docs/derivations.md, section 37).
@@ -181,7 +181,7 @@ class GradientLaw:
     @property
     def efficiency(self) -> float:
         """(g . E ghat)^2/(||g||^2 E||ghat||^2), between 0 and 1, see `gt.efficiency`; a ValueError where the gradient is 0."""
-        return float(efficiency_of(self.true_gradient @ self.mean, self.gradient_power, self.power))
+        return float(efficiency_of(self.true_gradient @ self.mean, self.gradient_squared_norm, self.mean_squared_norm))
 
     @property
     def mse(self) -> float:
@@ -356,11 +356,11 @@ def law_between(
         batch_size=batch_size,
         group_size=group_size,
         true_gradient=current.target.gradient,
-        gradient_power=current.target.known_gradient_power,
+        gradient_squared_norm=current.target.known_gradient_squared_norm,
         true_logit_gradients=current.target.gradient_in_logits,
         prompt_weights=current.bandit.prompt_weights,
         mean_logit_gradients=means / group_size,
-        powers=powers / group_size**2,
+        squared_norms=powers / group_size**2,
         shares=shares,
     )
 

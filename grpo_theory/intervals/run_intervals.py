@@ -220,7 +220,7 @@ def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: 
     >>> import grpo_theory as gt
     >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
     >>> optimum = gt.find_optimum(problem, problem.theta)
-    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Power(2.0, 0.6), **sizes, rng=0))
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.PowerLaw(2.0, 0.6), **sizes, rng=0))
     >>> gt.intervals.averaged_iterate(record).covers(optimum).shape
     (1, 3)
     """
@@ -446,7 +446,7 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
     >>> import grpo_theory as gt
     >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
     >>> optimum = gt.find_optimum(problem, problem.theta)
-    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Power(2.0, 0.6), **sizes, rng=0))
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.PowerLaw(2.0, 0.6), **sizes, rng=0))
     >>> gt.intervals.batch_means(record).low.shape
     (1, 3)
     """
@@ -499,7 +499,7 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     >>> import grpo_theory as gt
     >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
     >>> optimum = gt.find_optimum(problem, problem.theta)
-    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Power(2.0, 0.6), **sizes, rng=0))
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.PowerLaw(2.0, 0.6), **sizes, rng=0))
     >>> gt.intervals.random_scaling(record).low.shape
     (1, 3)
     """

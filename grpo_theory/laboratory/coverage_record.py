@@ -185,8 +185,8 @@ class Coverage:
     ----------
     trial : Trial
         The interval function, the problem, the experiment, the truth, the level or levels, and the seed.
-    first : int
-        The number of the first replication.
+    first_block : int
+        The number of the first block of replications.
     answers : Answers
         The same arrays with the axis of levels always there.
 
@@ -203,14 +203,19 @@ class Coverage:
     (True, True, True)
     >>> "coverage" in set(record.measures()["measure"]), len(record.zip()) == len(record.to_frame()), record.replay(3).replication
     (True, True, 3)
-    >>> more = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=8, first=pilot.block_replications)
+    >>> more = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=8, first_block=1)
     >>> record.merge(more).replications == record.replications + 8
     True
     """
 
     trial: Trial
-    first: int
+    first_block: int
     answers: Answers
+
+    @property
+    def first(self) -> int:
+        """The number of the first replication."""
+        return self.first_block * self.trial.experiment.block_replications
 
     @property
     def replications(self) -> int:
@@ -422,7 +427,7 @@ class Coverage:
         end = self.first + self.replications
         if other.first != end:
             raise ValueError(f"other must start at replication {end}, where this run ends, got {other.first}")
-        return Coverage(mine, self.first, Answers.concatenate([self.answers, other.answers]))
+        return Coverage(mine, self.first_block, Answers.concatenate([self.answers, other.answers]))
 
     def __repr__(self) -> str:
         shares = np.array2string(self.coverage, precision=4, threshold=8)

@@ -34,7 +34,7 @@ def coverage(
     replications: int,
     rng: Rng | None = None,
     workers: int | None = None,
-    first: int = 0,
+    first_block: int = 0,
     vectorized: bool | None = None,
 ) -> Coverage:
     """Measure how often the intervals of a function hold the truth.
@@ -62,9 +62,8 @@ def coverage(
         The seed; fresh entropy if omitted.
     workers : int, optional
         The number of threads; all processors if omitted.
-    first : int, default 0
-        The number of the first replication, a multiple of the experiment's block.  Runs over successive ranges `merge` to the
-        run over their union.
+    first_block : int, default 0
+        The number of the first block, of the experiment's size.  Runs over successive blocks `merge` to the run over all.
     vectorized : bool, optional
         Whether the function sees a block of datasets at once, with a leading axis, and answers with such an axis.  The default
         is the function's attribute ``vectorized``, or one dataset at a time if it has none.
@@ -91,7 +90,7 @@ def coverage(
     (True, False)
     """
     trial = _trial(interval, problem, truth, experiment, level, rng, vectorized)
-    return _run([trial], replications, workers, first)[0]
+    return _run([trial], replications, workers, first_block)[0]
 
 
 def coverage_of_several(
@@ -104,7 +103,7 @@ def coverage_of_several(
     replications: int,
     rng: Rng | None = None,
     workers: int | None = None,
-    first: int = 0,
+    first_block: int = 0,
     vectorized: bool | None = None,
 ) -> dict[str, Coverage]:
     """Measure how often the intervals of each of several functions hold the same truth, on the same data.
@@ -116,7 +115,7 @@ def coverage_of_several(
     ----------
     functions : mapping of str to callable
         Interval functions by name, at least one.
-    problem, truth, experiment, level, replications, rng, workers, first, vectorized
+    problem, truth, experiment, level, replications, rng, workers, first_block, vectorized
         As `coverage` takes them.
 
     Returns
@@ -145,27 +144,24 @@ def coverage_of_several(
         raise ValueError("functions must hold at least one interval function")
     seed, known = as_seed_sequence(rng), truth(problem) if callable(truth) else truth
     trials = [_trial(one, problem, known, experiment, level, seed, vectorized) for one in functions.values()]
-    return dict(zip(functions, _run(trials, replications, workers, first), strict=True))
+    return dict(zip(functions, _run(trials, replications, workers, first_block), strict=True))
 
 
-def _run(trials: list[Trial], replications: int, workers: int | None, first: int) -> list[Coverage]:
+def _run(trials: list[Trial], replications: int, workers: int | None, first_block: int) -> list[Coverage]:
     """Run trials that differ in the interval function alone."""
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     size = trials[0].experiment.block_replications
-    first = as_count("first", first, 0)
-    if first % size:
-        raise ValueError(f"first must be a multiple of the experiment's block of {size} replications, got {first}")
+    first_block = as_count("first_block", first_block, 0)
 
     def answers(job: tuple[int, int]) -> list[Answers]:
         block, stop = job
         datasets = trials[0].draw(block)
         return [trial.ask(datasets, block, 0, stop) for trial in trials]
 
-    starts = range(0, replications, size)
-    jobs = (((first + start) // size, min(size, replications - start)) for start in starts)
+    jobs = ((first_block + i, min(size, replications - i * size)) for i in range(-(-replications // size)))
     parts = zip(*map_in_order(answers, jobs, workers), strict=True)
-    return [Coverage(trial, first, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True)]
+    return [Coverage(trial, first_block, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True)]
 
 
 def replay(

@@ -226,10 +226,10 @@ class ChainPoint(Point):
             reward_variance=(sums.mass * centred**2).sum(axis=1),
             gradient=logit_map.adjoint(weights[:, None] * logit_gradients),
             gradient_in_logits=logit_gradients,
-            prompt_gradient_power=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
-            score_power=powers.sum(axis=1),
-            score_reward_power=(powers * values).sum(axis=1),
-            oracle_power=(powers * centred**2).sum(axis=1),
+            prompt_gradient_squared_norm=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
+            score_squared_norm=powers.sum(axis=1),
+            score_reward_squared_norm=(powers * values).sum(axis=1),
+            oracle_squared_norm=(powers * centred**2).sum(axis=1),
             magnitude=self._token_magnitude,
             score_norm_variance=self._norm_variance,
             logit_map=logit_map,
@@ -248,7 +248,9 @@ class ChainPoint(Point):
         scores, offsets = self._blocks
         width, (n_states, n_tokens) = self.policy.dimension, self.state_probabilities.shape
         check_room(
-            "the tokens' scores, with products of all parameters", (n_states, n_tokens, width, width), "score_power needs none"
+            "the tokens' scores, with products of all parameters",
+            (n_states, n_tokens, width, width),
+            "score_squared_norm needs none",
         )
         x = np.zeros((n_states, n_tokens, width))
         for state, first in enumerate(offsets):

@@ -32,13 +32,13 @@ class Moments:
         g = E g(X).
     gradient_in_logits : ndarray, shape (M, D)
         The logit gradients c(x) with g(x) = Phi' c(x).
-    prompt_gradient_power : ndarray, shape (M,)
+    prompt_gradient_squared_norm : ndarray, shape (M,)
         ||g(x)||^2.
-    score_power : ndarray, shape (M,)
+    score_squared_norm : ndarray, shape (M,)
         E[||W||^2 | x].
-    score_reward_power : ndarray, shape (M,)
+    score_reward_squared_norm : ndarray, shape (M,)
         E[||W||^2 Z | x].
-    oracle_power : ndarray, shape (M,)
+    oracle_squared_norm : ndarray, shape (M,)
         E[||W||^2 (Z - V)^2 | x].
     magnitude : callable
         Returns E[||W|| |Z - V| | x], shape (M,), or a little more: rounding of the gradient is relative to it.
@@ -63,10 +63,10 @@ class Moments:
     reward_variance: Array
     gradient: Array
     gradient_in_logits: Array
-    prompt_gradient_power: Array
-    score_power: Array
-    score_reward_power: Array
-    oracle_power: Array
+    prompt_gradient_squared_norm: Array
+    score_squared_norm: Array
+    score_reward_squared_norm: Array
+    oracle_squared_norm: Array
     magnitude: Callable[[], Array] = field(repr=False)
     score_norm_variance: Callable[[], Array] = field(repr=False)
     logit_map: LogitMap = field(repr=False)
@@ -86,10 +86,12 @@ class Moments:
         """Correlation of ||W||^2 and Z given x, shape (M,); 0 where one of them is constant."""
         scale = np.sqrt(self.score_norm_variance() * self.reward_variance)
         # Where norms or rewards are constant, rounding leaves a scale that is not 0, and a correlation that means nothing.
-        tiny = 1e-12 * self.score_power * (self.standard_deviation + np.abs(self.value))
+        tiny = 1e-12 * self.score_squared_norm * (self.standard_deviation + np.abs(self.value))
         correlation = np.zeros_like(self.value)
         # Cov(||W||^2, Z) = E[||W||^2 Z] - E||W||^2 V (docs/derivations.md, section 3).
-        np.divide(self.score_reward_power - self.score_power * self.value, scale, out=correlation, where=scale > tiny)
+        np.divide(
+            self.score_reward_squared_norm - self.score_squared_norm * self.value, scale, out=correlation, where=scale > tiny
+        )
         return correlation
 
     @property
@@ -102,7 +104,7 @@ class Moments:
         """b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x], shape (M,) (Greensmith et al. 2004); V(x) where W is 0."""
         baseline = self.value.copy()
         # E||W||^2 (Z - C)^2 = E||W||^2 Z^2 - 2 C E||W||^2 Z + C^2 E||W||^2 is least at C = b* (docs/derivations.md, section 3).
-        np.divide(self.score_reward_power, self.score_power, out=baseline, where=self.score_power > 0.0)
+        np.divide(self.score_reward_squared_norm, self.score_squared_norm, out=baseline, where=self.score_squared_norm > 0.0)
         return baseline
 
     @property
@@ -114,31 +116,31 @@ class Moments:
     def oracle_trace(self) -> Array:
         """Trace of Sigma_oracle(x) = Cov(W (Z - V) | x), shape (M,)."""
         # trace Cov(W (Z - V)) = E||W||^2 (Z - V)^2 - ||g||^2 (docs/derivations.md, section 3).
-        return self.oracle_power - self.prompt_gradient_power
+        return self.oracle_squared_norm - self.prompt_gradient_squared_norm
 
     @property
     def second_order(self) -> Array:
         """Var(Z | x) E[||W||^2 | x] + ||g(x)||^2, shape (M,): what estimating the baseline adds, times G (G - 1)."""
         # The trace of Var(Z) F + g g' in Cov(U) = Sigma_oracle/G + (Var(Z) F + g g')/(G (G - 1)), F = E[W W']
         # (docs/derivations.md, section 2).
-        return self.reward_variance * self.score_power + self.prompt_gradient_power
+        return self.reward_variance * self.score_squared_norm + self.prompt_gradient_squared_norm
 
     @property
-    def gradient_power(self) -> float:
+    def gradient_squared_norm(self) -> float:
         """||g||^2."""
         return float(self.gradient @ self.gradient)
 
     @property
-    def known_gradient_power(self) -> float:
+    def known_gradient_squared_norm(self) -> float:
         """||g||^2, and 0 where it is no more than rounding leaves: beside the square of E[||W|| |Z - V|], see `magnitude`."""
         most = float(self.prompt_weights @ self.magnitude())
-        return self.gradient_power if np.sqrt(self.gradient_power) > self.terms * ROUNDING * most else 0.0
+        return self.gradient_squared_norm if np.sqrt(self.gradient_squared_norm) > self.terms * ROUNDING * most else 0.0
 
     @property
     def between_prompts(self) -> float:
         """E||g(X) - g||^2."""
         # c1 = E||g(X) - g||^2 = E||g(X)||^2 - ||g||^2 (docs/derivations.md, section 2).
-        return float(self.prompt_weights @ self.prompt_gradient_power) - self.gradient_power
+        return float(self.prompt_weights @ self.prompt_gradient_squared_norm) - self.gradient_squared_norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,8 +289,8 @@ class Point:
         means = (self.bandit.probabilities * rewards.reshape(self.bandit.probabilities.shape)).sum(axis=-1)
         lead = self.probabilities * less_mean(means, self.probabilities)
         logit_gradients = paths.centre(paths.collect(lead), self.token_probabilities)
-        score_power = np.einsum("mo,mo->m", p, norms)
-        norm_variance = read_only(np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2))
+        score_squared_norm = np.einsum("mo,mo->m", p, norms)
+        norm_variance = read_only(np.einsum("mo,mo->m", p, (norms - score_squared_norm[:, None]) ** 2))
         # E[||W||^2 Z] = Cov(||W||^2, Z) + E[||W||^2] V, and nothing cancels in the covariance.
         covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
         return Moments(
@@ -297,10 +299,10 @@ class Point:
             reward_variance=reward_variance,
             gradient=logit_map.adjoint(weights[:, None] * logit_gradients),
             gradient_in_logits=logit_gradients,
-            prompt_gradient_power=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
-            score_power=score_power,
-            score_reward_power=covariance + score_power * value,
-            oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),
+            prompt_gradient_squared_norm=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
+            score_squared_norm=score_squared_norm,
+            score_reward_squared_norm=covariance + score_squared_norm * value,
+            oracle_squared_norm=np.einsum("mo,mo,mo->m", p, norms, centred**2),
             magnitude=lambda: self._magnitude(p * np.sqrt(norms), rewards, centred),
             score_norm_variance=lambda: norm_variance,
             logit_map=logit_map,

@@ -62,7 +62,7 @@ class ChainGradients:
         """Simulate replications, in blocks of a size, from the first block on."""
         tokens = self.sizes[0] * self.sizes[1] * self.current.chain.horizon
         at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
-        names, power = [one.estimator.name for one in self.weights], self.current.moments.known_gradient_power
+        names, power = [one.estimator.name for one in self.weights], self.current.moments.known_gradient_squared_norm
         _ = self.current.moments.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
 
         def block(number: int) -> GradientSimulation:

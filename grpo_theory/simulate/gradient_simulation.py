@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_DIRECTION = 4
-"""The row of an estimator's observations from which on they are along directions; errors, power and gain are before."""
+"""The row of an estimator's observations from which on they are along directions; errors, squared length and gain are before."""
 _ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "efficiency_scatter", "along_scatter")
 
 
@@ -29,15 +29,15 @@ class GradientSimulation:
     estimators : tuple of str
         Names, in the order of the first axes below.
     replications : int
-    gradient_power : float
+    gradient_squared_norm : float
         ||g||^2 of the true gradient.
     means : ndarray, shape (E, 4 + J)
         Means of the squared error about g and of the groups' squared error about g(x).  Then the means of the estimate's squared
-        length (its power), its inner product with g (its gain), and the estimate along J directions.
+        length, its inner product with g (its gain), and the estimate along J directions.
     mse_scatter, prompt_mse_scatter : ndarray, shape (E, E)
         Sums of products of deviations from the mean across estimators.
     efficiency_scatter : ndarray, shape (2 E, 2 E)
-        The same of the estimators' powers, followed by their gains.
+        The same of the estimators' squared lengths, followed by their gains.
     along_scatter : ndarray, shape (E, J, J)
         Sums of products of deviations across directions.
 
@@ -56,13 +56,13 @@ class GradientSimulation:
     >>> again = gt.GradientSimulation.from_dict(found.to_dict())  # as a file would keep it
     >>> again.merge(found).replications
     8192
-    >>> gt.GradientSimulation.of(("rloo",), np.ones((1, 8, 4)), gradient_power=1.0).mse.tolist()
+    >>> gt.GradientSimulation.of(("rloo",), np.ones((1, 8, 4)), gradient_squared_norm=1.0).mse.tolist()
     [1.0]
     """
 
     estimators: tuple[str, ...]
     replications: int
-    gradient_power: float
+    gradient_squared_norm: float
     means: Array
     mse_scatter: Array
     prompt_mse_scatter: Array
@@ -79,16 +79,18 @@ class GradientSimulation:
         return f"{title}\n{self.to_frame().drop(columns='replications').to_string(index=False, float_format='{:.4g}'.format)}"
 
     @classmethod
-    def of(cls, estimators: Sequence[str], observations: Array, gradient_power: float) -> Self:
+    def of(cls, estimators: Sequence[str], observations: Array, gradient_squared_norm: float) -> Self:
         """Summarise observations, shape (E, R, 4 + J)."""
         means = observations.mean(axis=1)
-        return cls(tuple(estimators), observations.shape[1], gradient_power, means, *_scatters(observations - means[:, None]))
+        return cls(
+            tuple(estimators), observations.shape[1], gradient_squared_norm, means, *_scatters(observations - means[:, None])
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the moments as JSON-able lists; Python's floats keep every bit."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        names, count, power = list(self.estimators), self.replications, self.gradient_power
-        return {"estimators": names, "replications": count, "gradient_power": power, **arrays}
+        names, count, power = list(self.estimators), self.replications, self.gradient_squared_norm
+        return {"estimators": names, "replications": count, "gradient_squared_norm": power, **arrays}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -96,14 +98,14 @@ class GradientSimulation:
         count, directions = len(state["estimators"]), len(state["means"][0]) - FIRST_DIRECTION
         arrays = {name: np.array(state[name], dtype=np.float64) for name in _ARRAYS}
         arrays["along_scatter"] = arrays["along_scatter"].reshape(count, directions, directions)
-        return cls(tuple(state["estimators"]), state["replications"], state["gradient_power"], **arrays)
+        return cls(tuple(state["estimators"]), state["replications"], state["gradient_squared_norm"], **arrays)
 
     def merge(self, other: Self) -> Self:
         """Return the moments of both sets of replications (Chan's update)."""
         if self.estimators != other.estimators or self.means.shape != other.means.shape:
             raise ValueError(f"only runs of the same estimators merge, got {self.estimators} and {other.estimators}")
-        if self.gradient_power != other.gradient_power:
-            powers = f"{self.gradient_power:.17g} and {other.gradient_power:.17g}"
+        if self.gradient_squared_norm != other.gradient_squared_norm:
+            powers = f"{self.gradient_squared_norm:.17g} and {other.gradient_squared_norm:.17g}"
             raise ValueError(f"only runs of one problem at one theta merge, got squared gradients of {powers}")
         # Chan's update: both scatters, and that of the two means about their common one.
         count = self.replications + other.replications
@@ -112,7 +114,7 @@ class GradientSimulation:
         # S = S_1 + S_2 + R_1 R_2/(R_1 + R_2) d d', with d the difference of the means (Chan, Golub and LeVeque 1983).
         scatters = [getattr(self, name) + getattr(other, name) + weight * scatter for name, scatter in between]
         means = self.means + apart * (other.replications / count)
-        return type(self)(self.estimators, count, self.gradient_power, means, *scatters)
+        return type(self)(self.estimators, count, self.gradient_squared_norm, means, *scatters)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame: one row per estimator, with errors, efficiency, means along directions, and their standard errors.
@@ -124,7 +126,7 @@ class GradientSimulation:
         columns = {"estimator": list(self.estimators), "replications": self.replications}
         for name in ("mse", "prompt_mse", "efficiency"):
             for column in (name, f"{name}_standard_error"):
-                columns[column] = getattr(self, column) if self.gradient_power or name != "efficiency" else np.nan
+                columns[column] = getattr(self, column) if self.gradient_squared_norm or name != "efficiency" else np.nan
         for j in range(self.along.shape[1]):
             columns[f"along_{j}"] = self.along[:, j]
             columns[f"along_{j}_standard_error"] = self.along_standard_error[:, j]
@@ -151,7 +153,7 @@ class GradientSimulation:
 
         Raises ValueError where the true gradient is 0.
         """
-        return efficiency_of(self.means[:, 3], self.gradient_power, self.means[:, 2])
+        return efficiency_of(self.means[:, 3], self.gradient_squared_norm, self.means[:, 2])
 
     @property
     def efficiency_standard_error(self) -> Array:
@@ -223,12 +225,12 @@ class GradientSimulation:
         return self.estimators.index(estimator)
 
     def _roots(self) -> tuple[Array, Array]:
-        """Return gain / (||g|| sqrt(power)) by the means, (E,), whose squares are efficiencies, and their covariance (E, E)."""
+        """Return gain / (||g|| sqrt(E||ghat||^2)), (E,), whose squares are efficiencies, and their covariance (E, E)."""
         power, gain = self.means[:, 2], self.means[:, 3]
         roots, slopes, moves = np.copysign(np.sqrt(self.efficiency), gain), np.zeros((2, *power.shape)), power > 0.0
         # root = a/(||g|| sqrt(p)): droot/dp = -root/(2 p), and droot/da = 1/(||g|| sqrt(p)) (docs/derivations.md, section 37).
         slopes[0, moves] = -0.5 * roots[moves] / power[moves]
-        slopes[1, moves] = 1.0 / np.sqrt(self.gradient_power * power[moves])
+        slopes[1, moves] = 1.0 / np.sqrt(self.gradient_squared_norm * power[moves])
         scatter = self.efficiency_scatter.reshape(2, len(power), 2, len(power))
         return roots, self._covariance(np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes))
 

@@ -225,7 +225,7 @@ def simulate_gradients(
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     along = np.empty((0, problem.policy.dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), problem.policy.dimension), "(J, d)")
-    names, power = [estimator.name for estimator in chosen], current.target.known_gradient_power
+    names, power = [estimator.name for estimator in chosen], current.target.known_gradient_squared_norm
     size = block_replications(batch_size, group_size)
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         words = seed.generate_state(3, np.uint64)

@@ -118,7 +118,7 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
         # ||Phi_m' c||^2 = own_m ||c||^2: own is 1 for a table and ||h_m||^2 for a head (docs/derivations.md, section 4).
         powers = own * (logit_gradients**2).sum(axis=1)
         tables = np.ascontiguousarray(logit_gradients.T), np.ascontiguousarray(logits[-1].T)
-        return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
+        return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_squared_norm))
     # Of any other class of map, the adjoint gives the features, a logit at a time.
     gradients = np.ascontiguousarray(moments.prompt_gradients.T)
     return TrueGradient(
@@ -129,7 +129,7 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
         target=np.array(moments.gradient)[:, None],
         powers=(gradients**2).sum(axis=0),
         along=along,
-        power=float(moments.gradient_power),
+        power=float(moments.gradient_squared_norm),
     )
 
 

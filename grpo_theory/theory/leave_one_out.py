@@ -69,7 +69,7 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
         raise ValueError(f"baseline must be a number or have shape (..., {best.size}), one for each prompt, got {baseline.shape}")
     # trace Cov(W (Z - C)) = E[||W||^2 Z^2] - 2 C E[||W||^2 Z] + C^2 E||W||^2 - ||g||^2, a parabola in C with the vertex b*.
     excess = (baseline - best) ** 2 - (moments.value - best) ** 2
-    return moments.oracle_trace + moments.score_power * excess
+    return moments.oracle_trace + moments.score_squared_norm * excess
 
 
 ROUNDING = 1e-14
@@ -131,7 +131,7 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike | None = None) -> tup
     between, oracle, second_order = (point.tangent.congruence(weights * matrix) for matrix in matrices)
     between -= np.outer(exact.gradient, exact.gradient)
     # Rounding leaves it a little off zero where all prompts have one gradient, and its sign would decide what group is best.
-    if np.trace(between) <= ROUNDING * exact.gradient_power:
+    if np.trace(between) <= ROUNDING * exact.gradient_squared_norm:
         between[:] = 0.0
     return between, oracle, second_order
 
@@ -178,7 +178,7 @@ def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float
     within = moments.prompt_weights @ leave_one_out_traces(moments, group_size)
     # trace Cov = (E||g(X) - g||^2 + E trace Cov(X))/B, by the law of total variance over prompts.
     trace = (moments.between_prompts + float(within)) / batch_size
-    return (1.0 - 1.0 / group_size) ** 2 * trace + moments.gradient_power / group_size**2
+    return (1.0 - 1.0 / group_size) ** 2 * trace + moments.gradient_squared_norm / group_size**2
 
 
 @typed
@@ -203,7 +203,7 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
     reward_range = as_not_negative("reward_range", reward_range)
     if reward_range > LARGEST_REWARD:
         raise ValueError(f"reward_range must be at most {LARGEST_REWARD:g}, got {reward_range:g}")
-    return reward_range**2 * moments.score_power / group_size**2
+    return reward_range**2 * moments.score_squared_norm / group_size**2
 
 
 @typed
@@ -356,5 +356,5 @@ def group_size_law(problem: Problem, theta: ArrayLike | None = None) -> GroupSiz
     exact = problem.at(theta).moments
     f = exact.prompt_weights
     # Rounding can leave E||g(X)||^2 - ||g||^2 a little off zero where all prompts have one gradient.
-    between = exact.between_prompts if exact.between_prompts > ROUNDING * exact.gradient_power else 0.0
+    between = exact.between_prompts if exact.between_prompts > ROUNDING * exact.gradient_squared_norm else 0.0
     return GroupSizeLaw(c1=between, c2=float(f @ exact.oracle_trace), c3=float(f @ exact.second_order))

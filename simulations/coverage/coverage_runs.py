@@ -21,7 +21,7 @@ from simulations.statements import stated
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 SCHEDULES: dict[str, Any] = {
     "beta/i": lambda least, most: gt.Harmonic(2.0 / least, int(4.0 * most / least)),
-    "i^-0.6": lambda least, most: gt.Power(1.0 / most, 0.6),
+    "i^-0.6": lambda least, most: gt.PowerLaw(1.0 / most, 0.6),
     "constant": lambda least, most: gt.Constant(0.1 / most),
 }
 """By the least and the largest curvature, lambda_min and lambda_max."""

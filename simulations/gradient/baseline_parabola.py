@@ -29,5 +29,5 @@ def parabola(problem, nudge=0.0, offset=0.0):
     kernels, sizes = (kernel_at("constant_baseline", offset), "oracle"), {"batch_size": 1, "group_size": 2}
     none, value = (gt.gradient_law(problem, problem.theta, kernel, **sizes).prompt_traces * 2 for kernel in kernels)
     excess = baseline_trace(moments, 0.0) - baseline_trace(moments, moments.value)
-    gaps = np.abs(none - value - excess) / moments.score_power
+    gaps = np.abs(none - value - excess) / moments.score_squared_norm
     return {"U6/assumption": (near["correlation_max"], 0.0, facts), "U6/corrected": (gaps, 0.0, facts)}

@@ -49,7 +49,7 @@ def sizes(problem, of_c3=1.0, of_c2=1.0):
     """Each reading's whole minimiser beside the enumerated one, and whether the third term is one constant at both ends."""
     problem = gt.gallery.problem(problem)
     law, moments = gt.group_size_law(problem, problem.theta), gt.moments(problem, problem.theta)
-    power = float(moments.prompt_weights @ moments.score_power)
+    power = float(moments.prompt_weights @ moments.score_squared_norm)
     errors = {}
 
     def cost(size):

@@ -31,14 +31,14 @@ def laws(problem, slow=0.0):
     """Remainders over their bounds, the exact law by prompt and batch, and slopes over G = 8 to 64."""
     found, sizes = gt.gallery.problem(problem), np.array(GROUP_SIZES)
     moments, law = gt.moments(found, found.theta), gt.group_size_law(found, found.theta)
-    live, reward_range = moments.score_power > 0.0, float(np.ptp(found.bandit.values))
+    live, reward_range = moments.score_squared_norm > 0.0, float(np.ptp(found.bandit.values))
     late, large = slow / sizes, sizes >= 8
     loo, oracle = (enumerated(found, name) for name in ("rloo", "oracle"))
     traces = np.array([one.prompt_traces for one in loo]) + late[:, None] * moments.second_order
     prompt = np.array([one.prompt_mse for one in loo]) + late * law.c3
     batch = np.array([one.mse for one in loo]) + late * law.c3 / BATCH_SIZE
     bound = np.array([remainder_bound(moments, size, reward_range) for size in GROUP_SIZES])
-    batch_bound = reward_range**2 * (moments.prompt_weights @ moments.score_power) / (BATCH_SIZE * sizes**2)
+    batch_bound = reward_range**2 * (moments.prompt_weights @ moments.score_squared_norm) / (BATCH_SIZE * sizes**2)
     closed = np.array([leave_one_out_traces(moments, size) for size in GROUP_SIZES])
 
     def slope(excess):

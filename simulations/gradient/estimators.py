@@ -40,8 +40,8 @@ def exact(problem, estimator, batch_size, group_size):
         law, larger = (gt.gradient_law(*common, batch_size=size, group_size=group_size) for size in sizes)
     except gt.NotEnumerableError:
         return {}
-    g, power = law.true_gradient, 0.5 * (law.power + larger.power)
-    efficiency = float(efficiency_of(g @ law.mean, float(g @ g), power))
+    g, squared = law.true_gradient, 0.5 * (law.mean_squared_norm + larger.mean_squared_norm)
+    efficiency = float(efficiency_of(g @ law.mean, float(g @ g), squared))
     return {"mse": (law.mse, 0.5 * (law.mse + larger.mse)), "efficiency": (law.efficiency, efficiency)}
 
 

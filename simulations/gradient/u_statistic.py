@@ -30,7 +30,7 @@ def discrepancies(problem, groups, group_size, rng, stray=0.0):
     """The largest discrepancies, relative to the root mean square score; broken, a share of partners is astray."""
     found = gt.gallery.problem(problem)
     point, of_groups, of_partners, broken = found.at(found.theta), [], [], stray > 0.0
-    gram = point.tangent.gram() / point.moments.score_power[:, None, None]
+    gram = point.tangent.gram() / point.moments.score_squared_norm[:, None, None]
 
     def largest(prompt, gaps):
         return np.sqrt(np.maximum(np.einsum("...k,kl,...l->...", gaps, gram[prompt], gaps), 0.0)).max()

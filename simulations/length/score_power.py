@@ -45,7 +45,7 @@ def power(kind, success, right=False):
     walk, p = point.walk(point.state_probabilities, point.unit_shares), point.state_probabilities
     tokens = visits(walk, point.chain.starts).sum(axis=1) @ (1.0 - (p**2).sum(axis=1))
     given = point.own_sums.products[:, 1, 0, 0] / point.own_sums.mass[:, 1]
-    return (given if right else tokens) / point.moments.score_power, 1.0
+    return (given if right else tokens) / point.moments.score_squared_norm, 1.0
 
 
 @check(UNCORRELATED_AT_LENGTH, cases=REMEMBERS, broken={"sure": True}, setting=SETTING)

@@ -34,7 +34,7 @@ UPDATES, STRIDE = (0, 20, 40, 80, 160), 0.4
 """As far as in the study of the phases, in a quarter of its updates."""
 DRAWS, QUICK_DRAWS = 48, 8
 """Enough for the limits of few runs to distinguish the printed correlation from none."""
-PROXIES, HESSIAN = {"Fisher, trace": "score_power", "weighted, trace": "oracle_power"}, "Hessian, norm"
+PROXIES, HESSIAN = {"Fisher, trace": "score_squared_norm", "weighted, trace": "oracle_squared_norm"}, "Hessian, norm"
 """Of the proxies their names among the moments."""
 PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
 """A correlation below a tenth is called none, as for SmolLM2's head."""

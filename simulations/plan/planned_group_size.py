@@ -52,7 +52,7 @@ def points(quick):
 def tried(part, problem, prompts, size, replications, rng):
     """Draw pilots, and judge what the planner says of each; at the point, also what a planner says that is wrong."""
     pilot, case, exact = gt.Pilot(prompts, size), named(problem), truth(constants(problem))
-    signal = float(gt.moments(case, case.theta).gradient_power / exact.mse.estimate[exact.at(ASKED)])
+    signal = float(gt.moments(case, case.theta).gradient_squared_norm / exact.mse.estimate[exact.at(ASKED)])
     judged: dict[str, dict[str, list[float]]] = {arm: {quantity: [] for quantity in QUANTITIES} for arm in ("planned", "control")}
     for number in range(replications):
         rollouts = pilot.take(pilot.sample(case, rng, 1), 0)

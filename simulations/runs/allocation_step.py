@@ -61,7 +61,7 @@ UPSIDE_DOWN = gt.AllocationRule("upside down", fill_upside_down)
 
 def printed(point, sizes):
     """Return the printed trace of the leave-one-out estimate with each prompt's own s^2, shape (sizes, M), rewards 0 and 1."""
-    return point.moments.reward_variance * point.moments.score_power / (np.asarray(sizes, dtype=float)[:, None] - 1.0)
+    return point.moments.reward_variance * point.moments.score_squared_norm / (np.asarray(sizes, dtype=float)[:, None] - 1.0)
 
 
 def lucky():
@@ -92,7 +92,7 @@ def no_gradient(luck=True):
     if not luck:
         problem = gt.gallery.problem("tabular")
         thetas = [problem.theta]
-    return [np.sqrt(problem.at(theta).moments.gradient_power) for theta in thetas], 0.0
+    return [np.sqrt(problem.at(theta).moments.gradient_squared_norm) for theta in thetas], 0.0
 
 
 def cases(quick):

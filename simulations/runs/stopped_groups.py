@@ -39,7 +39,7 @@ def efficiency(point, size):
     """Return the efficiency of leave-one-out groups of one size, which need not be whole: the law is a function of any size."""
     exact = point.moments
     traces = exact.oracle_trace / size + exact.second_order / (size * (size - 1.0))
-    return exact.gradient_power / (exact.gradient_power + float(exact.prompt_weights**2 @ traces))
+    return exact.gradient_squared_norm / (exact.gradient_squared_norm + float(exact.prompt_weights**2 @ traces))
 
 
 def cases(quick):

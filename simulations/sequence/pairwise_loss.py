@@ -31,7 +31,7 @@ def updates(problem, groups, group_size, strength, drift, rng, kernel="dr_grpo")
     """
     found = gt.gallery.problem(problem)
     paths, then = found.policy.paths, found.at(found.theta)
-    scale = np.sqrt(then.moments.score_power)
+    scale = np.sqrt(then.moments.score_squared_norm)
     policies = {"R7": then, "R7/away": found.at(found.theta + of_length(drift, rng.normal(size=found.policy.dimension)))}
     gaps: dict[str, list[float]] = {name: [] for name in policies}
     i, j = np.triu_indices(group_size, 1)
