@@ -32,7 +32,7 @@ VIP, PILOT, TREE, CHI = gt.allocation_rules()["vip"], gt.Pilot(3, 4), gt.TokenTr
 
 VALID = {"problem": PROBLEM, "theta": PROBLEM.theta, "theta0": PROBLEM.theta, "behaviour": PROBLEM.theta, "optimum": BEST}
 VALID |= {**SIZES, "estimator": "rloo", "estimators": ["rloo", "grpo"], "moments": MOMENTS, "truth": MOMENTS.gradient}
-VALID |= {"name": "a", "steps": 24, "replications": 4, "rng": 1, "workers": 1, "seed": 1, "first_block": 0}
+VALID |= {"name": "a", "steps": 24, "replications": 4, "rng": 1, "workers": 1, "seed": 1, "first_block": 0, "progress": False}
 VALID |= {"replication": 1, "n": 4, "schedule": gt.Constant(0.1), "inner_steps": 1, "lag": 0, "optimiser": gt.SGD()}
 VALID |= {"checkpoints": [12, 24], "ball": None, "allocation": None, "low": 2, "high": 5, "start": PROBLEM.theta, "rule": "vip"}
 VALID |= {"budget": 14, "sizes": [2, 3, 4, 5], "fill": VIP.fill, "wants_traces": False, "wants_success": False, "memory": 0.5}

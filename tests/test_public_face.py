@@ -3,9 +3,11 @@
 import ast
 import doctest
 import inspect
+import io
 import pkgutil
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.simulate import workers as workers_of
 
 ROOT = Path(gt.__file__).parent
 MODULES = sorted(
@@ -49,6 +52,33 @@ def test_what_the_stub_lists_is_offered():
         _ = gt.rlhf
 
 
+class Terminal(io.StringIO):
+    """A terminal that keeps what it shows."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_shows_on_a_terminal_what_takes_longer_even_before_anything_is_done(monkeypatch, workers):
+    monkeypatch.setattr(workers_of, "PATIENCE", 0.05)
+    for seconds, stream in ((0.0, Terminal()), (0.15, io.StringIO()), (0.15, Terminal())):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert list(workers_of.map_in_order(lambda job, wait=seconds: time.sleep(wait) or job, "ab", workers, "working")) == [
+            "a",
+            "b",
+        ]
+        shown = stream.getvalue()
+        assert ("working:   0%" in shown) == ("0/2" in shown) == (seconds > 0.0 and stream.isatty())
+
+
+def test_progress_is_one_argument():
+    calls = [gt.simulate_gradients, gt.simulate_training, gt.coverage, gt.sketch, gt.plan.advise_run]
+    calls += [gt.laboratory.coverage_of_several, gt.laboratory.coverage_grid]
+    parameters = [inspect.signature(one, eval_str=True).parameters["progress"] for one in calls]
+    assert {(one.annotation, one.default) for one in parameters} == {(bool, True)}
+
+
 def test_importing_builds_no_room_compiles_nothing_and_loads_no_plots_tables_or_statistics():
     script = f"""
 import numba.core.dispatcher as d
@@ -69,6 +99,7 @@ print(len(compiled) >= 2)
     assert run("import sys, grpo_theory; print('numba' in sys.modules)") == ["False"]
     every = """
 import sys
+import time
 from importlib import import_module
 from pkgutil import walk_packages
 for package in ("grpo_theory", "simulations"):

@@ -36,6 +36,7 @@ def coverage(
     workers: int | None = None,
     first_block: int = 0,
     vectorized: bool | None = None,
+    progress: bool = True,
 ) -> Coverage:
     """Measure how often the intervals of a function hold the truth.
 
@@ -67,6 +68,8 @@ def coverage(
     vectorized : bool, optional
         Whether the function sees a block of datasets at once, with a leading axis, and answers with such an axis.  The default
         is the function's attribute ``vectorized``, or one dataset at a time if it has none.
+    progress : bool, default True
+        Show a bar on a terminal if it takes longer than some seconds.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def coverage(
     (True, False)
     """
     trial = _trial(interval, problem, truth, experiment, level, rng, vectorized)
-    return _run([trial], replications, workers, first_block)[0]
+    return _run([trial], replications, workers, first_block, progress)[0]
 
 
 def coverage_of_several(
@@ -105,6 +108,7 @@ def coverage_of_several(
     workers: int | None = None,
     first_block: int = 0,
     vectorized: bool | None = None,
+    progress: bool = True,
 ) -> dict[str, Coverage]:
     """Measure how often the intervals of each of several functions hold the same truth, on the same data.
 
@@ -115,7 +119,7 @@ def coverage_of_several(
     ----------
     functions : mapping of str to callable
         Interval functions by name, at least one.
-    problem, truth, experiment, level, replications, rng, workers, first_block, vectorized
+    problem, truth, experiment, level, replications, rng, workers, first_block, vectorized, progress
         As `coverage` takes them.
 
     Returns
@@ -144,10 +148,10 @@ def coverage_of_several(
         raise ValueError("functions must hold at least one interval function")
     seed, known = as_seed_sequence(rng), truth(problem) if callable(truth) else truth
     trials = [_trial(one, problem, known, experiment, level, seed, vectorized) for one in functions.values()]
-    return dict(zip(functions, _run(trials, replications, workers, first_block), strict=True))
+    return dict(zip(functions, _run(trials, replications, workers, first_block, progress), strict=True))
 
 
-def _run(trials: list[Trial], replications: int, workers: int | None, first_block: int) -> list[Coverage]:
+def _run(trials: list[Trial], replications: int, workers: int | None, first_block: int, progress: bool) -> list[Coverage]:
     """Run trials that differ in the interval function alone."""
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
@@ -160,7 +164,7 @@ def _run(trials: list[Trial], replications: int, workers: int | None, first_bloc
         return [trial.ask(datasets, block, 0, stop) for trial in trials]
 
     jobs = ((first_block + i, min(size, replications - i * size)) for i in range(-(-replications // size)))
-    parts = zip(*map_in_order(answers, jobs, workers), strict=True)
+    parts = zip(*map_in_order(answers, jobs, workers, "measuring" if progress else ""), strict=True)
     return [Coverage(trial, first_block, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True)]
 
 
@@ -268,6 +272,7 @@ def coverage_grid(
     replications: int,
     rng: Rng | None = None,
     workers: int | None = None,
+    progress: bool = True,
 ) -> CoverageGrid:
     """Measure bias, standard errors, coverage and width of several interval functions over a design, all on the same data.
 
@@ -291,6 +296,8 @@ def coverage_grid(
         The seed; a design's data do not depend on the designs after it.
     workers : int, optional
         The number of threads; all processors if omitted.
+    progress : bool, default True
+        Show a bar on a terminal, of each design that takes longer than some seconds.
 
     Returns
     -------
@@ -343,7 +350,7 @@ def coverage_grid(
             raise TypeError(f"designs must have a pair (problem, experiment) at {point}, got {shown(design)}")
     if reference is not None and isinstance(functions, Mapping) and reference not in functions:
         raise ValueError(f"reference must be one of {', '.join(map(repr, functions))}, got {reference!r}")
-    asked = {"level": as_fraction("level", level), "replications": replications, "workers": workers}
+    asked = {"level": as_fraction("level", level), "replications": replications, "workers": workers, "progress": progress}
     rows: list[tuple] = []
     for (point, (problem, experiment)), seed in zip(cells, as_seed_sequence(rng).spawn(len(cells)), strict=True):
         records = coverage_of_several(functions, problem, truth, experiment=experiment, rng=seed, **asked)  # type: ignore[arg-type]

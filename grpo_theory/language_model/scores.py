@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.language_model.tokens import Pair, Text, Tokens, token_pairs
+from grpo_theory.simulate.workers import with_progress
 from grpo_theory.validation import Array, as_positive, shown
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def sketch(
         Where finished sketches are kept, one small file per distinct pair. A run that was killed goes on where it was.
         Those of a model with another weight, frozen ones and buffers among them, are not taken.
     progress : bool, default True
-        Show a bar, where the output is a terminal.
+        Show a bar on a terminal if it takes longer than some seconds.
 
     Returns
     -------
@@ -102,7 +102,8 @@ def sketch(
     model.eval()
     try:
         # Different pairs only: short answers come many times, and a gradient is what takes time.
-        for pair in tqdm(dict.fromkeys(pairs), desc="gradients", unit="response", disable=None if progress else True):
+        different = dict.fromkeys(pairs)
+        for pair in with_progress(different, len(different), "gradients" if progress else ""):
             found = kept.take(pair)
             if found is None:
                 with torch.enable_grad():

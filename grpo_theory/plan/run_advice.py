@@ -1,6 +1,6 @@
 """A group size for a whole run: what each size loses in simulated worlds that agree with the log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -46,9 +46,6 @@ TUNING, JUDGING = (0, 32), (1, 128)
 """The block of streams, and the number, of the runs that choose a learning rate, and of those that are judged."""
 POWERS: Sequence[int] = range(-3, 5)
 """The learning rates are these powers of 3, times the number of prompts: a step is on the mean over prompts."""
-
-Progress = Callable[[int, int], None]
-"""``progress(done, all)``: called before the first world and after each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +264,7 @@ def advise_run(
     group_size: int | None = None,
     costs: tuple[float, float] = (0.0, 1.0),
     largest: int = SIZES[-1],
-    progress: Progress | None = None,
+    progress: bool = True,
 ) -> RunAdvice:
     """Advise on the group size of a whole run of training, from rewards, and from sketches of gradients where there are some.
 
@@ -296,8 +293,8 @@ def advise_run(
         Of a prompt in an update, whatever its group's size, and of a response, in the unit of the total.
     largest : int, default 64
         The largest group size to consider.
-    progress : callable, optional
-        Called with the number of worlds that were run, and of all, before the first and after each.
+    progress : bool, default True
+        Show a bar on a terminal if it takes longer than some seconds.
 
     Returns
     -------
@@ -345,11 +342,7 @@ def advise_run(
         error = ends.std(axis=-1, ddof=1) / JUDGING[1] ** 0.5
         return WorldRuns(world.title, reading.floor, weight, start, ends.mean(axis=-1), error)
 
-    results, tell = [], progress or (lambda done, every: None)
-    tell(0, len(cases))  # the first world takes longest: what it runs is compiled
-    for one in map_in_order(run, cases, 2):
-        results.append(one)
-        tell(len(results), len(cases))
+    results = [*map_in_order(run, cases, 2, "training small worlds" if progress else "")]
     shares = softmax([one.weight for one in results])
     worlds = tuple(replace(one, weight=float(share)) for one, share in zip(results, shares, strict=True))
     rewards = tuple(ladder.rewards.tolist())

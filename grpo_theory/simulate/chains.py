@@ -58,8 +58,8 @@ class ChainGradients:
     directions: Array
     words: NDArray[np.unsignedinteger]
 
-    def simulate(self, first_block: int, size: int, replications: int, workers: int) -> GradientSimulation:
-        """Simulate replications, in blocks of a size, from the first block on."""
+    def simulate(self, first_block: int, size: int, replications: int, workers: int, told: str) -> GradientSimulation:
+        """Simulate replications, in blocks of a size, from the first block on, with progress told."""
         tokens = self.sizes[0] * self.sizes[1] * self.current.chain.horizon
         at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
         names, power = [one.estimator.name for one in self.weights], self.current.moments.known_gradient_squared_norm
@@ -71,7 +71,8 @@ class ChainGradients:
             return GradientSimulation.of(names, np.concatenate(rows, axis=2)[:, :, :left].swapaxes(1, 2), power)
 
         n_blocks = -(-replications // size)
-        return reduce(GradientSimulation.merge, map_in_order(block, range(first_block, first_block + n_blocks), workers))
+        blocks = range(first_block, first_block + n_blocks)
+        return reduce(GradientSimulation.merge, map_in_order(block, blocks, workers, told))
 
     def observe(self, number: int, replications: int) -> Array:
         """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""

@@ -163,6 +163,7 @@ def simulate_gradients(
     behaviour: ArrayLike | None = None,
     directions: ArrayLike | None = None,
     first_block: int = 0,
+    progress: bool = True,
 ) -> GradientSimulation:
     """Simulate gradient estimates, all estimators on the same draws.
 
@@ -192,6 +193,8 @@ def simulate_gradients(
     first_block : int, default 0
         The number of the first block.  Runs over disjoint ranges of blocks `merge` to the run over their union.  All but the
         last must have whole blocks (a multiple of `block_replications`).
+    progress : bool, default True
+        Show a bar on a terminal if it takes longer than some seconds.
 
     Returns
     -------
@@ -226,11 +229,11 @@ def simulate_gradients(
     along = np.empty((0, problem.policy.dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), problem.policy.dimension), "(J, d)")
     names, power = [estimator.name for estimator in chosen], current.target.known_gradient_squared_norm
-    size = block_replications(batch_size, group_size)
+    size, told = block_replications(batch_size, group_size), "simulating" if progress else ""
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         words = seed.generate_state(3, np.uint64)
         on_chain = chain_gradients(current, sampler, chosen, (batch_size, group_size), along, words)
-        return on_chain.simulate(first_block, size, replications, workers)
+        return on_chain.simulate(first_block, size, replications, workers, told)
     advantages.warn_of_tables(problem, chosen, group_size, stacklevel=4)
     law, truth = draws.outcome_law(sampler), truth_at(current, along)
     families = families_of((current, sampler), chosen, (batch_size, group_size), law)
@@ -246,7 +249,7 @@ def simulate_gradients(
         return reduce(GradientSimulation.merge, found)
 
     n_blocks = -(-replications // size)
-    parts = map_in_order(simulate, range(first_block, first_block + n_blocks), workers)
+    parts = map_in_order(simulate, range(first_block, first_block + n_blocks), workers, told)
     return reduce(GradientSimulation.merge, parts)
 
 

@@ -132,6 +132,7 @@ def simulate_training(
     ball: Ball | None = None,
     allocation: str | AllocationRule | None = None,
     observables: Sequence[Observable] = (),
+    progress: bool = True,
 ) -> TrainingRuns:
     """Simulate theta <- theta + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162) from theta0, many times.
 
@@ -178,6 +179,8 @@ def simulate_training(
         `gt.allocation_rules`.  Without a rule each prompt has G.  The estimate is the mean over the prompts' groups.
     observables : sequence of Observable, optional
         What else is looked at, at the checkpoints, as ``gt.Observable.entropy()``; not of a `TokenChain`.
+    progress : bool, default True
+        Show a bar on a terminal if it takes longer than some seconds.
 
     Returns
     -------
@@ -210,7 +213,7 @@ def simulate_training(
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem, theta0, replications)
-    sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
+    sizes, told = (batch_size, group_size, inner_steps, as_count("lag", lag, 0)), "training" if progress else ""
     if isinstance(problem.policy, TokenChain):
         if observables:
             raise ValueError(
@@ -223,7 +226,7 @@ def simulate_training(
             warn_if_unstable(problem, starts[0], etas)
         words = as_seed_sequence(rng).generate_state(3, np.uint64)
         on_chain = Training(problem, chosen, checked, etas, optimiser, ball)
-        found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers)
+        found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers, told)
         objectives, averages, theta, average, farthest = (np.array(part) for part in zip(*found, strict=True))
         return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
     training = training_of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball, allocation=allocation)
@@ -245,7 +248,7 @@ def simulate_training(
         objectives, averages = np.stack(found, axis=-1)
         return objectives, averages, runs.theta, runs.average, runs.farthest, np.transpose(seen, (2, 0, 1))
 
-    parts = list(map_in_order(run, range(-(-replications // LANES)), workers))
+    parts = list(map_in_order(run, range(-(-replications // LANES)), workers, told))
     objectives, averages, theta, average, farthest, seen = (np.concatenate(part) for part in zip(*parts, strict=True))
     observed = {one.name: seen[..., i] for i, one in enumerate(observables)}
     return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest, observed)

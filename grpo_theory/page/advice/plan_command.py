@@ -4,7 +4,6 @@ What is slow to import is imported after the command line is understood.
 """
 
 import argparse
-import sys
 
 from grpo_theory.page.outputs import log_files, named, printed, targets, write
 from grpo_theory.page.row_options import add_options, chosen_rows
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
             largest = min(int(options.max_group_size or STEP), int(options.total))
             given = {"training_prompts": options.training_prompts, "estimator": options.estimator, "largest": largest}
             given |= {"group_size": options.group_size, "costs": (options.cost_prompt, options.cost_response)}
-            whole = advise_run(log, options.total, **given, progress=_progress)
+            whole = advise_run(log, options.total, **given)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), error.filename or options.table) from None
     except ArgumentError as error:
@@ -76,9 +75,3 @@ def _budget(options: argparse.Namespace) -> float:
             "of the whole run, or what they cost, and --budget is what one batch may cost"
         )
     return float(options.budget)
-
-
-def _progress(done: int, total: int) -> None:
-    """Say on a terminal how many worlds were trained, on one line."""
-    if sys.stderr.isatty():
-        print(f"\rtraining small worlds: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
