@@ -5,6 +5,6 @@ What the package offers is listed in ``__init__.pyi``; a name's subpackage is im
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
