@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -166,6 +167,16 @@ def test_no_flipped_bit_of_a_table_or_of_the_verdicts_origin_is_read(three, tmp_
         with pytest.raises(StoreError, match=r"one\.parquet is damaged .*: run `python -m simulations run one`"):
             read_table(tmp_path, "one")
     assert len(read_table(tmp_path, "one")[0]) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_reading_a_table_starts_no_threads_of_arrows(three, tmp_path):
+    """One that is still at work when the interpreter ends aborts it (apache/arrow#34314)."""
+    make(tmp_path, "one")
+    count = "import os, sys, pathlib; from grpo_theory.harness import store; own = lambda: len(os.listdir('/proc/self/task'))"
+    script = f"{count}; before = own(); store.read_table(pathlib.Path(sys.argv[1]), 'one'); print(own() - before)"
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
 
 
 FILES = {
