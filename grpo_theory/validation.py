@@ -145,6 +145,18 @@ def shown(value: object) -> str:
     return f"{kind} of shape {value.shape}" if isinstance(value, np.ndarray) else f"an object of type {kind}"
 
 
+def outline(record: Any) -> str:
+    """Return the text of a record of arrays, its ``__repr__``: each field by its number, its length or its shape, in one line."""
+
+    def short(value: Any) -> str:
+        if hasattr(value, "shape"):
+            return f"{type(value).__name__} of shape {value.shape}"
+        return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list | dict) else shown(value)
+
+    names = getattr(record, "_fields", None) or [one.name for one in fields(record)]
+    return f"{type(record).__name__}({', '.join(f'{name}={short(getattr(record, name))}' for name in names)})"
+
+
 def as_array(name: str, value: Any, dtype: Any = None) -> np.ndarray:
     """Return what a user passes in as an array, itself if it is one; numpy alone would hand on what lies below a mask.
 
@@ -188,8 +200,8 @@ def as_numbers(name: str, value: ArrayLike, wanted: str = "a real number or an a
     """Return real numbers of any shape, NaN and infinite ones among them, as float64."""
     check_unmasked(name, value)
     try:
-        if np.iscomplexobj(value):
-            raise TypeError("complex numbers are not real")
+        if np.iscomplexobj(value) or np.asarray(value).dtype.kind in "mM":  # times would be counts of their unit
+            raise TypeError("complex numbers, dates and times are not real numbers")
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be {wanted}: {error}") from None

@@ -49,6 +49,8 @@ def test_no_mask_is_lost_and_no_imaginary_part_is_dropped(name):
     if "prompts" not in name:
         with pytest.raises((TypeError, ValueError), match=r"must be .*complex numbers"):
             take(value + 1j)
+        with pytest.raises((TypeError, ValueError), match=r"must be .*dates and times"):
+            take(value.astype("datetime64[D]"))
 
 
 def arrays_of(record):

@@ -84,8 +84,8 @@ class CountSketch:
         sums = np.zeros((self.blocks, 2 * m))
         for piece in pieces:
             try:
-                if np.iscomplexobj(piece):
-                    raise TypeError("complex numbers")
+                if np.iscomplexobj(piece) or getattr(piece, "dtype", np.dtype(float)).kind in "mM":
+                    raise TypeError("complex numbers, dates and times")
                 with np.errstate(over="ignore"):  # what is too large for single precision becomes infinite
                     vector = np.ascontiguousarray(as_array("pieces", piece), dtype=np.float32).reshape(-1)
             except (TypeError, ValueError) as error:
