@@ -210,7 +210,22 @@ def test_what_is_changed_is_valid_before(name):
     call, valid = CASES[name]
     found = call(**valid)
     if inspect.isgenerator(found):
-        list(found)
+        (found,) = found
+    assert isinstance(found, np.ndarray) or len(str(found).splitlines()) <= 10
+
+
+def test_what_is_read_or_ships_is_printed_in_ten_lines():
+    log = gt.read_rollouts(Path(__file__).parents[1] / "examples" / "rollouts.jsonl")
+    made = [log, log.rollouts, log.findings, gt.checks.check_log(log), gt.checks.read_log(log), RECORD, ROLLOUTS, RAGGED]
+    made += [
+        gt.plan.advise(log, 64),
+        gt.plan.advise_run(log, 2000),
+        gt.theory.training_law(PROBLEM, None, gt.Constant(0.1), steps=3),
+    ]
+    made += [gt.data.sampled_answers(), gt.data.long_rollouts(), gt.data.arithmetic(), gt.data.long_answers(), gt.estimators()]
+    trained = gt.data.trained_model()
+    made += [trained, *(one for field in vars(trained).values() if isinstance(field, tuple | dict) for one in field)]
+    assert [type(one).__name__ for one in made if len(str(one).splitlines()) > 10] == []
 
 
 POINTS = [(name, at) for name, (_, valid) in CASES.items() if "problem" in valid for at in ("theta", "theta0") if at in valid]

@@ -19,7 +19,7 @@ from grpo_theory.checks.sentences import MATTERS, percent, share_text, steps_tex
 from grpo_theory.intervals.interval import binomial_limits
 from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import json_value, printable
-from grpo_theory.validation import counted
+from grpo_theory.validation import counted, outline
 
 RECENT = 4
 """Signal, prompts and lengths of a log with a course are those of the last quarter of its steps: of the policy of now."""
@@ -99,6 +99,7 @@ class Reading:
     against: RolloutLog | None = None
     by: str | None = None
     difference: float | None = None
+    __repr__ = outline
 
     @cached_property
     def course(self) -> Course | None:

@@ -16,7 +16,7 @@ from grpo_theory.checks.ratios import CAPS, PAIRS, Direction, ImportanceRatios, 
 from grpo_theory.checks.sentences import percent
 from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import json_value
-from grpo_theory.validation import as_not_negative, as_positive, counted
+from grpo_theory.validation import as_not_negative, as_positive, counted, outline
 
 SHOWN_GROUPS = 5
 """The number of groups that are named."""
@@ -70,6 +70,7 @@ class TrainerCheck:
     ratios: tuple[ImportanceRatios, ...]
     direction: Direction | None
     remarks: tuple[str, ...]
+    __repr__ = outline
 
     @property
     def contradictions(self) -> Contradictions | None:

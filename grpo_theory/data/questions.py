@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.validation import Integers
+from grpo_theory.validation import Integers, outline
 
 PROMPTS = ("zero-shot", "few-shot", "instruct")
 """How the questions were put to the model."""
@@ -68,6 +68,7 @@ class Arithmetic(QuestionSet):
 
     hidden: NDArray[np.float32]
     digit_mass: NDArray[np.float32]
+    __repr__ = outline
 
 
 @cache
@@ -146,6 +147,7 @@ class LongAnswers(QuestionSet):
 
     hidden: NDArray[np.float32]
     mass: NDArray[np.float32]
+    __repr__ = outline
 
 
 @cache

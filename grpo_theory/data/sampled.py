@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from grpo_theory.data.questions import read_arrays
-from grpo_theory.validation import Array, Integers
+from grpo_theory.validation import Array, Integers, outline
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,7 @@ class SampledAnswers:
     sketches: Array
     head: Array
     provenance: dict
+    __repr__ = outline
 
 
 @cache
@@ -135,6 +136,7 @@ class LongRollouts:
     squared_norms: Array
     sketches: Array
     provenance: dict
+    __repr__ = outline
 
 
 @cache

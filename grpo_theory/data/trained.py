@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grpo_theory.data.questions import read_arrays
-from grpo_theory.validation import Array, Integers
+from grpo_theory.validation import Array, Integers, outline
 
 VERSION = 1
 """Of the form of the records that this package reads."""
@@ -53,6 +53,9 @@ class TrainedArm(NamedTuple):
     ratio: str
     reuse: int
 
+    def __repr__(self) -> str:
+        return outline(self)
+
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
@@ -84,6 +87,7 @@ class TrainedRun:
     no_signal: Array
     dropped: Array
     by_question: Array
+    __repr__ = outline
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +125,7 @@ class TrainedCourse:
     own_gram: Array
     own_powers: Array
     states: Array
+    __repr__ = outline
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +174,7 @@ class TrainedModel:
     kernel: Array
     probabilities: Array
     provenance: dict[str, Any]
+    __repr__ = outline
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,7 @@ class Registry(Mapping[str, Estimator]):
         return len(self._named)
 
     def __repr__(self) -> str:
-        width = max(map(len, self._named), default=0)
-        return "\n".join(f"{name:<{width}}  {one.description}" for name, one in self._named.items())
+        return fill(", ".join(self._named), 120)
 
 
 _REGISTRY: dict[str, Estimator] = {}

@@ -24,6 +24,7 @@ from grpo_theory.validation import (
     check_size,
     check_unmasked,
     kept,
+    outline,
     read_only,
     shown,
 )
@@ -160,6 +161,7 @@ class RaggedRollouts(Groups):
     rewards: Array
     scores: Array | None = None
     index: Integers = field(init=False)
+    __repr__ = outline
 
     def __post_init__(self) -> None:
         rewards = as_real_array("rewards", self.rewards, 1)

@@ -27,6 +27,7 @@ from grpo_theory.validation import (
     cached_array,
     check_shape,
     kept,
+    outline,
     read_only,
     typed,
 )
@@ -72,6 +73,7 @@ class TrainingRecord:
     mean_rewards: Array
     hessian: Array | None = None
     tail: float = field(default=0.5, kw_only=True)
+    __repr__ = outline
 
     def __post_init__(self) -> None:
         path, rewards = _finite_or_nan("path", self.path), _finite_or_nan("mean_rewards", self.mean_rewards)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.problem.policy import LARGEST_REWARD
-from grpo_theory.validation import ROUNDING, Array, Integers, as_numbers, as_real_array, check_size, kept, read_only
+from grpo_theory.validation import ROUNDING, Array, Integers, as_numbers, as_real_array, check_size, kept, outline, read_only
 
 LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
 """Variances of squares are numbers up to it, with the fourth power of reward times score, 1e288, in them."""
@@ -117,6 +117,7 @@ class Rollouts(Groups):
 
     rewards: Array
     scores: Array | None = None
+    __repr__ = outline
 
     def __post_init__(self) -> None:
         names = [("rewards", 2, "(..., B, G)")]

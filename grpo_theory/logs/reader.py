@@ -20,7 +20,7 @@ from grpo_theory.logs.expressions import RowError, columns_of, entries, numbers,
 from grpo_theory.logs.findings import Findings, reward_remarks
 from grpo_theory.logs.schemas import KEYS, NUMBERS, PLACES, ROLES, TOKENS, Opened, opened
 from grpo_theory.user_text import listed, printable
-from grpo_theory.validation import Array, as_count, as_real_array, counted, shown
+from grpo_theory.validation import Array, as_count, as_real_array, counted, outline, shown
 
 EVALUATION = ("eval", "evaluation", "val", "validation", "test")
 HIDDEN = ("row", "file", "code", "split", "run_id")
@@ -65,6 +65,7 @@ class RolloutLog:
     rows: pd.DataFrame
     used: np.ndarray
     findings: Findings
+    __repr__ = outline
 
     @cached_property
     def rollouts(self) -> RaggedRollouts:

@@ -21,7 +21,17 @@ from grpo_theory.problem import Problem
 from grpo_theory.simulate.ascents import Training, make_training, starting_points
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Integers, as_count, as_not_negative, as_positive
+from grpo_theory.validation import (
+    Argument,
+    ArgumentError,
+    Array,
+    Flags,
+    Integers,
+    as_count,
+    as_not_negative,
+    as_positive,
+    outline,
+)
 
 SIZES = (2, 4, 8, 16, 32, 64)
 """The group sizes that are simulated: the largest is a whole update."""
@@ -130,6 +140,7 @@ class RunAdvice:
     costs: tuple[float, float] = (0.0, 1.0)
     asked: int | None = None
     learning_rate: LearningRateFactor | None = None
+    __repr__ = outline
 
     @property
     def graded(self) -> bool:

@@ -22,7 +22,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.leave_one_out import GroupSizeLaw, leave_one_out_parts
-from grpo_theory.validation import Array, as_count, as_numbers, as_real_array, check_finite, check_shape, typed
+from grpo_theory.validation import Array, as_count, as_numbers, as_real_array, check_finite, check_shape, outline, typed
 
 
 class ThirdCumulant(NamedTuple):
@@ -329,6 +329,7 @@ class TrainingLaw:
     slopes: Array
     constants: Array
     curvatures: Array
+    __repr__ = outline
 
     @property
     def group_size_law(self) -> GroupSizeLaw:
