@@ -16,7 +16,7 @@ from tools.write_evidence import LINE
 TOP = DOCS.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")
 PAGES = ["index", "coverage", "objectives", "contributing", "own_study"]
-PAGES += ["long_responses", "runs_allocation", "runs_staleness", "twin"]
+PAGES += ["long_responses", "runs", "twin"]
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
 TABLE = re.compile(r"<!-- evidence: (.+?) -->\n\n(.*?)\n<!-- end of evidence -->", flags=re.DOTALL)

@@ -266,10 +266,8 @@ def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: st
     found = np.array(gt.advantages(rights.astype(np.float64), estimator))
     by_reward = np.stack([found[:, -1], found[:, 0]], axis=-1)
     by_reward[0, 1] = by_reward[-1, 0] = 0.0
-    one, mean = (
-        np.ones_like(prompts.lengths),
-        float((prompts.chances(np.zeros(DIMENSION)) @ prompts.lengths[prompts.level]).mean()),
-    )
+    one, start = np.ones_like(prompts.lengths), prompts.chances(np.zeros(DIMENSION))
+    mean = float((start @ prompts.lengths[prompts.level]).mean())
     own = mean / prompts.lengths if aggregation == "own length" else one
     counted = prompts.lengths / mean if aggregation == "token mean" else one
     return Update(np.ascontiguousarray(by_reward), own, counted, **more)

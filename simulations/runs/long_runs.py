@@ -15,9 +15,9 @@ import numpy as np
 
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness import check, rows, run
-from simulations.best_rate import lead
+from simulations.best_rate import lead, with_limits
 from simulations.jackknife import jackknife_error
-from simulations.runs.growth import best_sizes
+from simulations.runs.growth import best_size, best_sizes
 from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, step_size, train, update_of
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
@@ -40,6 +40,7 @@ USUAL, MOST = 8, 256
 COSTS = (0.25, 1.0, 4.0)
 """What a prompt costs over a response: with long answers its prefill is cheap, with long prompts and short answers it is not."""
 ALL = "all kinds"
+POWERLESS = {("long/longer", "text"): "the study does not decide it: limits are wider than any difference that was seen"}
 
 
 class Arm(NamedTuple):
@@ -94,7 +95,7 @@ def trained(draws, rng, chunk):
     """Return success, held-out success, entropy and the step's size, (4, rates, draws, budgets), of an arm at a group size."""
     arm, size = PIECES[chunk]
     powers = RATES[arm.estimator, arm.optimiser]
-    rates = [2.0**power for power in (powers if draws == DRAWS else powers[1::2])]
+    rates = [2.0**power for power in (powers if draws == DRAWS else powers[::2])]
     found = np.full((4, len(rates), draws, len(UPDATES)), np.nan)
     more = {"bonus": arm.bonus, "penalty": arm.penalty, "decay": 0.999 * (arm.optimiser == "Adam")}
     for draw in range(draws):
@@ -187,15 +188,12 @@ def fitted(listed):
 @check(*stated("long/one size", "long/step size", "long/law"), of=trained, cases=cases, broken={"wrong": True}, setting="{kind}")
 def advice(found, kind, draws, wrong=False):
     """What always 8, the step's size and a law lose to the best size; broken: always 64, 64 times the step's, 256 for a law."""
-    listed, facts = settings_of(found, in_kind(kind), draws), {}
+    listed = settings_of(found, in_kind(kind), draws)
     others = [arm for arm in ARMS if arm.kind != kind]
     law = None if kind == ALL else fitted(settings_of(found, others, draws))
     best = [np.concatenate(sides) for sides, *_ in listed]
     always = {size: [sides[k] for sides, *_ in listed] for k, size in enumerate(SIZES)}
-    for size, own in always.items():
-        row = pooled(list(zip(best, own, strict=True)))
-        facts |= {f"groups of {size} lose": row["estimate"], f"groups of {size}, half-width": row["high"] - row["estimate"]}
-    sides = {"long/one size": (evidence(pooled(list(zip(best, always[64 if wrong else USUAL], strict=True))), POINT), facts)}
+    sides = {"long/one size": evidence(pooled(list(zip(best, always[64 if wrong else USUAL], strict=True))), POINT)}
     undivided = [(sides, said) for sides, said, _, divided in listed if not divided]
     step = [(np.concatenate(one), at_sizes(one, (64.0 if wrong else 1.0) * said)) for one, said in undivided]
     sides["long/step size"] = (
@@ -387,7 +385,7 @@ def leads(found, **case):
     """Every size's lead over groups of 8 at each budget, success, entropy and the best rates, for the figure and the page."""
     arm, powers = arm_of(case), RATES[case["estimator"], case["optimiser"]]
     values, entropy = values_of(found, arm), values_of(found, arm, 2)
-    powers = powers if values.shape[1] == len(powers) else powers[1::2]
+    powers = powers if values.shape[1] == len(powers) else powers[::2]
     for b, budget in enumerate(BUDGETS):
         sides = sides_at(values, budget)
         usual = sides[SIZES.index(USUAL)]
@@ -398,6 +396,42 @@ def leads(found, **case):
             yield about | {"quantity": "lead over 8"} | lead([own, usual], (1.0, -1.0))
             yield about | {"quantity": "log2 of the best rate", "estimate": powers[best]}
             yield about | {"quantity": "entropy"} | lead([told[best, :, b][None]])
+
+
+@rows(of=trained, cases=cases)
+def losses(found, kind, draws):
+    """What each size at all lengths and budgets loses to the best one, undivided and divided, for the page and the figure."""
+    for divided, name in ((False, "undivided"), (True, "divided")):
+        listed = [sides for sides, _, _, own in settings_of(found, in_kind(kind), draws) if own == divided]
+        for k, size in enumerate(SIZES):
+            row = pooled([(np.concatenate(sides), sides[k]) for sides in listed])
+            yield {"quantity": "lost", "group_size": size, "estimator": name} | row
+
+
+@rows(
+    of=trained,
+    cases=lambda quick: [
+        {"estimator": one, "optimiser": other, "draws": QUICK_DRAWS if quick else DRAWS} for one, other in RATES
+    ],
+)
+def exponents(found, estimator, optimiser, draws):
+    """By how many octaves the best learning rate moves where the group size doubles, at equal responses, for the page.
+
+    The best rate is the vertex of the parabola through the highest mean and its neighbours; slopes are means over arms.
+    """
+    arms, places = in_kind(ALL, estimator=estimator, optimiser=optimiser), np.log2(SIZES)
+    for budget in (BUDGETS[0], BUDGETS[-1]):
+        ends = np.array([sides_at(values_of(found, arm), budget) for arm in arms])  # (arms, sizes, rates, draws)
+        powers = np.array(RATES[estimator, optimiser] if draws == DRAWS else RATES[estimator, optimiser][::2], dtype=float)
+
+        def slope(weights, ends=ends, powers=powers):
+            best = [[best_size(side @ weights, 2.0**powers) for side in sides] for sides in ends]
+            return float(np.mean([np.polyfit(places, own, 1)[0] for own in best]))
+
+        without = (np.eye(draws) != 1.0) / (draws - 1.0)
+        error = float(jackknife_error(np.array([slope(weights) for weights in without])))
+        row = {"estimate": slope(np.full(draws, 1.0 / draws)), "standard_error": error, "replications": draws}
+        yield {"budget": budget, "quantity": "octaves of the best rate per doubling"} | with_limits(row)
 
 
 @rows(of=trained, cases=lambda quick: [case for case in of_arms(quick) if case["estimator"] == "rloo"])
