@@ -11,17 +11,15 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.efficiency import EstimatorLaws
-from grpo_theory.plan.run_advice import SIZES
 from simulations.best_rate import lead
 from simulations.plan import advice_regret, pilot_problems, twin_reach
+from simulations.plan.advice_regret import lost, mean_over_kinds
 from simulations.plan.planned_estimator import BY_ERROR, DIVIDED, LEVEL, exact, gains_hold, told_switches
-from simulations.plan.planned_run import claims, rows
-from simulations.plan.run_regret import Part, lost, mean_over_kinds, spread_of_logs
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WALK, courses, draw_log, plan, sampler
 from simulations.plan.run_worlds import problem as world_of
 
-BEST = 1
-"""The place of size 4, which is best in the worlds that are made up here: an octave from it costs two points."""
+SIZES, BEST = (2, 4, 8, 16, 32, 64), 1
+"""Sizes, and the place of 4, which is best in the world that is made up here: an octave from it costs two points."""
 
 
 def world(seed, spread=0.001, draws=48):
@@ -31,50 +29,30 @@ def world(seed, spread=0.001, draws=48):
     return means[..., None] + 0.1 * rng.normal(size=draws) + spread * rng.normal(size=(*means.shape, draws))
 
 
-def table_of_logs(*told, start="easy"):
-    """A table of one cell with two worlds, of logs that led to these sizes, one for each world."""
-    settings = {"start": start, "estimator": "rloo", "each": 16, "logs": len(told)}
-    logs = [dict(zip("ab", sizes, strict=True)) for sizes in told]
-    return pd.DataFrame(rows(settings, [{"a": world(1).tolist(), "b": world(2).tolist()}, *logs]))
-
-
-def test_the_mean_over_kinds_has_the_error_of_independent_draws_and_of_logs_in_common():
+def test_the_mean_over_kinds_has_the_error_of_independent_draws():
     table = pd.DataFrame({"estimate": [0.01, 0.03], "standard_error": [0.03, 0.04], "replications": 64})
     found = mean_over_kinds(table, 0.02)
     assert (found.estimate, found.prediction, found.standard_error) == pytest.approx((0.02, 0.02, 0.025))
     # Satterthwaite: 0.0025^2 / ((0.0009^2 + 0.0016^2) / 63) = 116.8.
     assert found.replications == 117
     assert mean_over_kinds(table.assign(standard_error=0.03), 0.02).replications == 127
-    with_logs = mean_over_kinds(table, 0.02, [Part(0.025**2, 5.0)])
-    assert with_logs.standard_error == pytest.approx(0.025 * np.sqrt(2.0))
-    assert with_logs.replications == int(4.0 / (1.0 / 5.0 + 1.0 / (0.0025**2 / ((0.0009**2 + 0.0016**2) / 63.0)))) + 1
 
 
 def test_what_is_lost_is_told_from_the_best_size_in_hindsight():
-    found = [lost(world(1), [place]) for place in range(len(SIZES))]
+    found = [lost(world(1), np.full(48, place)) for place in range(len(SIZES))]
     assert [row["estimate"] for row in found] == pytest.approx([0.02, 0.0, 0.02, 0.04, 0.06, 0.08], abs=1e-3)
     assert max(row["standard_error"] for row in found) < 3e-4, "draws differ by ten points, and not their leads"
     assert not any(row["at_end"] for row in found), "the best rate is inside, although the best size is not"
-    assert lost(world(1)[:3], [BEST])["at_end"]
+    assert lost(world(1)[:3], np.full(48, BEST))["at_end"]
 
 
 def test_a_choice_is_one_arm_with_one_rate_whatever_its_size_by_draw():
     values, places = world(1), np.random.default_rng(5).integers(0, len(SIZES), 48)
-    found = lost(values, [places], BEST)
+    found = lost(values, places, BEST)
     own = values[:, places, np.arange(48)]
     assert found == lead([values[:, BEST], own], (1.0, -1.0))
-    assert lost(values, [places], 0) == lead([values[:, 0], own], (1.0, -1.0)), "against a size that is not the best"
+    assert lost(values, places, 0) == lead([values[:, 0], own], (1.0, -1.0)), "against a size that is not the best"
     assert found["estimate"] == pytest.approx(0.02 * np.abs(places - BEST).mean(), abs=1e-3)
-
-
-def test_no_comparison_is_certain_where_all_logs_agree():
-    """The spread of logs is pooled over cells, so that two logs that lead to one size do not say that all do."""
-    both = pd.concat([table_of_logs((4, 4), (4, 4)), table_of_logs((4, 8), (4, 4), start="wide")])
-    logs = spread_of_logs(both)
-    assert logs.free == 2
-    # Of the second cell, logs end 0.02 / 2 apart; half of that squared is the variance, and a quarter that of their mean.
-    assert logs.variance == pytest.approx(0.01**2 / 4.0 / 2.0, rel=0.1)
-    assert all(one.evidence.standard_error > 0.0 for one in claims(both))
 
 
 @pytest.mark.parametrize("name", pilot_problems.NAMES)
@@ -194,11 +172,7 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
 
 
 WRITTEN = """
-planner planner_tables PLANNER planner
-planner tails_table TAILS heavy_tails
-planner total_table TOTAL planned_run planned_graded_run
-planner runs_table RUNS advice_regret
-planner trained_table TRAINED trained_advice
+planner planner_table PLANNER planner
 twin twin_table TWIN twin
 twin trained_twin_table TRAINED trained_twin
 """.strip()

@@ -18,7 +18,7 @@ LONG = {
     *("drift", "curvature_proxy", "curvature", "certificates"),
     *("amplification", "dr_grpo", "entropy_mechanism", "gspo", "hidden_biases", "kl_estimators", "leave_two_out", "pkpo"),
     *("mirror_descent", "mirror_descent_mean", "monotone_transforms", "spurious_rewards", "vanishing"),
-    *("trained_drift", "network_width", "long_runs", "planned_run", "planned_graded_run"),
+    *("trained_drift", "network_width", "long_runs"),
 }
 """More than a second and a half each, or (the last line) settings that the full run has not: left to `make reproduce`."""
 OPPOSITE = {"confirmed": {"refuted", "not reproduced here"}, "refuted": {"confirmed"}, "reproduced here": {"not reproduced here"}}

@@ -11,7 +11,6 @@ import grpo_theory as gt
 from simulations.normalisation import trained_features
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
-from simulations.plan.advice_on_trained_model import ends_of, lost
 from simulations.plan.run_worlds import draw_log, problem_at_start, sampler
 from simulations.runs import recorded_runs, trained_sizes
 from simulations.runs.recorded_scores import Scores, efficiency
@@ -125,33 +124,9 @@ def test_a_log_of_the_start_has_the_recorded_success():
     assert log.known_scores.shape[1] == 128
 
 
-def test_ends_are_of_the_seeds_that_all_sizes_have():
-    ends = ends_of(DATA, "grpo", 96)
-    assert {size: values.shape for size, values in ends.items()} == dict.fromkeys((2, 4, 8, 16, 32, 64), (2, 3))
-    for size, values in ends.items():
-        runs = [run for run in DATA.runs if run.seed < 3 and run.arm[:3] == ("grpo", "Adam", size) and run.arm.rate > 1e-4]
-        assert sorted(values.ravel()) == sorted(run.success[-1] for run in runs)
-    adapted = ends_of(gt.data.trained_model("adapters"), "grpo", 96)
-    assert {values.shape for values in adapted.values()} == {(4, 10)}
-    assert ends_of(DATA, "grpo", 12)[4].mean() < ends[4].mean() - 0.1
-
-
-def test_losses_count_seeds_and_logs():
-    """One rate and no choice: seeds' paired leads, and the spread of what logs recommend."""
-    ends = {size: np.array([values]) for size, values in {2: [0.50, 0.52, 0.54], 4: [0.59, 0.62, 0.65]}.items()}
-    one = lost(ends, np.array([2]), 4)
-    assert (one["estimate"], one["standard_error"]) == pytest.approx((0.1, 0.01 / np.sqrt(3.0)))
-    assert one["high"] - one["estimate"] == pytest.approx(4.3027 * 0.01 / np.sqrt(3.0), rel=1e-4)
-    both = lost(ends, np.array([2, 4, 4, 4]))
-    assert both["estimate"] == pytest.approx(-0.05), "three of four logs recommend the better of two sizes"
-    seeds, logs = (0.5 * 0.01) ** 2 / 3.0, 0.1**2 / 4.0
-    assert both["standard_error"] ** 2 == pytest.approx(seeds + logs)
-    assert lost(ends, np.array([4]), 4)["standard_error"] == 0.0
-
-
 def test_the_step_loses_what_the_exact_efficiencies_say():
     told, case = {"planned": np.array([4, 64])}, {"estimator": "grpo", "trained": "last block"}
-    rows = pd.DataFrame(advice_on_trained_model.losses(told, "step", updates=1, **case))
+    rows = pd.DataFrame(advice_on_trained_model.losses(told, **case))
     start = rows[(rows["place"] == "start") & (rows["quantity"] == "efficiency lost")].set_index("arm")["estimate"]
     misled = [advice_on_trained_model.misled(told, place="start", larger=larger, **case).estimate for larger in (1, 4)]
     assert misled == [0.5, 1.0]

@@ -8,7 +8,6 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.plan.run_advice import best_rate
 from simulations.seeds import child_seed
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem
@@ -83,16 +82,6 @@ def test_an_arm_is_behind_by_its_time_less_the_allowed_one_of_the_rival_each_at_
     assert found["estimate"] == pytest.approx(8.0 - 0.05 * noise.mean())
     assert found["standard_error"] == pytest.approx(0.05 * noise.std(ddof=1) / 8.0)
     assert found["at_end"], "the rival's best step is the first"
-
-
-def test_the_best_step_is_the_vertex_of_a_parabola_in_the_log_of_the_step():
-    steps = 2.0 ** np.arange(7)
-    assert best_rate(steps, 20.0 + np.log(steps / 5.0) ** 2) == pytest.approx(5.0)
-    lucky = 20.0 + np.log(steps / 5.0) ** 2 - 7.0 * (steps == 64.0)
-    assert best_rate(steps, lucky) == pytest.approx(5.0)
-    assert best_rate(steps, -steps) == pytest.approx(32.0)
-    cliff = np.array([1.2, 0.9, 10.0, 1.2, 1.1, 1.3, 3.0])  # its least loss has a neighbour that is far too large
-    assert 8.0 <= best_rate(2.0 ** np.arange(7.0), cliff) <= 32.0
 
 
 @pytest.mark.parametrize(("arms", "size", "left"), [(ARMS, 4, 0.0), (LEARNED_ARMS, 8, 0.25)])

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.validation import Array, Flags, Integers
+from grpo_theory.validation import Array, Flags
 
 
 class Sharing(NamedTuple):
@@ -42,30 +42,13 @@ def shared_features(rights: Flags, sharing: Sharing, rng: np.random.Generator) -
     -------
     ndarray, shape (M, K, d)
     """
-    return graded_features(rights.astype(np.float64), sharing, rng)
-
-
-def graded_features(grades: Array, sharing: Sharing, rng: np.random.Generator) -> Array:
-    """Return the features of answers that may be partly right: each shares the direction of what is right as far as it is.
-
-    Parameters
-    ----------
-    grades : ndarray, shape (M, K)
-        From 0, wrong, to 1, right; the best ones come first, and every prompt has both.
-    sharing : Sharing
-    rng : Generator
-
-    Returns
-    -------
-    ndarray, shape (M, K, d)
-    """
-    (count, answers), rights = grades.shape, grades == 1.0
+    count, answers = rights.shape
     own = unit(rng.normal(size=(count, answers, sharing.dimension - 1)))
     common = unit(rng.normal(size=(count, 1, sharing.dimension - 1)))
     own[rights] = unit(np.sqrt(sharing.coherence) * common + np.sqrt(1.0 - sharing.coherence) * own)[rights]
-    marked = grades.copy()
+    marked = rights.astype(np.float64)
     if misled := round(sharing.misled * count):
-        marked[-misled:] = np.arange(answers) == int(grades[0].argmin())
+        marked[-misled:] = np.arange(answers) == int(rights[0].argmin())
     share = sharing.transfer * marked[..., None]
     return np.concatenate([np.sqrt(share), np.sqrt(1.0 - share) * own], axis=-1)
 
@@ -77,28 +60,7 @@ def unit(vectors: Array) -> Array:
 
 def starting_logits(rates: Array, rights: Flags, rng: np.random.Generator) -> Array:
     """Return logits (M, K) of given success rates (M,); within right and within wrong answers they spread as normal variables."""
-    return graded_logits(np.stack([1.0 - rates, rates], axis=-1), rights.astype(np.int64), rng)
-
-
-def graded_logits(shares: Array, levels: Integers, rng: np.random.Generator) -> Array:
-    """Return logits (M, K) at which the answers of each level have given shares; within a level they spread as normal variables.
-
-    Parameters
-    ----------
-    shares : ndarray, shape (M, L)
-        Of the responses to each prompt, above 0.
-    levels : ndarray of int, shape (M, K)
-        Of each answer: every prompt has answers of all L levels.
-    rng : Generator
-
-    Returns
-    -------
-    ndarray, shape (M, K)
-    """
-    weights = np.exp(rng.normal(size=levels.shape))
-    logits = np.empty(levels.shape)
-    for level in range(shares.shape[-1]):
-        own = levels == level
-        within = weights / (weights * own).sum(-1, keepdims=True)
-        logits[own] = np.log(within * shares[:, level, None])[own]
-    return logits
+    weights = np.exp(rng.normal(size=rights.shape))
+    shares = np.where(rights, rates[:, None], 1.0 - rates[:, None])
+    alike = np.where(rights, (weights * rights).sum(-1, keepdims=True), (weights * ~rights).sum(-1, keepdims=True))
+    return np.log(shares * (weights / alike))

@@ -1,6 +1,6 @@
 """Training runs on their way: some side by side in lanes, rollout by rollout and update by update."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -114,12 +114,6 @@ class Training:
         own = type(self.optimiser) in (SGD, Adam)
         summed = self.table is not None or self.affine is not None
         return summed and not self.sizes.moves and self.drift == 0.0 and self.pool == 0 and own
-
-    def with_steps(self, step_sizes: Array) -> "Training":
-        """Return the same runs with other step sizes (n,); what is tabulated is not made again."""
-        other = replace(self, step_sizes=step_sizes)
-        other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in Training.__dataclass_fields__})
-        return other
 
     def start(
         self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES

@@ -19,6 +19,8 @@ ENDS = WORDS["front"]
 """The worlds of whole runs that the page tells, in words; the report has the others."""
 FRONT_RUNS = {("shared", "grpo", "SGD")}
 """What the README tells of small policies."""
+RUNS = {*FRONT_RUNS, *((NEW_DRAWS, *how) for how in (("rloo", "SGD"), ("grpo", "SGD"), ("grpo", "Adam")))}
+"""What the page tells of them."""
 HEADS = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 FAMILIES = {"head": "SmolLM2's head, one-digit answers", "random": "64 prompts, random features", "made up": "4 made-up prompts"}
 AWAY = {("clip", "clip"): "with the clip", ("clip", "ratio"): "same runs, ratio unclipped", ("none", "none"): "no ratio"}

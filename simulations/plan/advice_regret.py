@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from grpo_theory.estimation import find
+from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import summary
 from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.simulate.step_grid import StepGrid
 from simulations.best_rate import lead
 from simulations.plan import run_worlds
-from simulations.plan.run_regret import lost, mean_over_kinds, reached
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, CONTROL, LINEAR, PERMUTED, PLANNED, WIDTHS, problem
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
@@ -48,6 +50,8 @@ POWERS = dict.fromkeys([*WIDTHS, LINEAR], range(8)) | {CHAIN_OF_TWELVE: range(-3
 NAMES = tuple(POWERS)
 DRAWS, CHAINS, QUICK_DRAWS = 48, 24, 4
 """Draws of each kind, and of chains of tokens, which take several times as long."""
+TOGETHER = 32
+"""Runs of each draw, which are trained side by side, as many at each rate."""
 ARMS = (PLANNED, PERMUTED)
 TOO_LARGE = 4
 """The broken planner's factor: the smallest power of 2 that costs more than the margin in most of these runs."""
@@ -88,6 +92,43 @@ def recommended(settings, rng):
     return {arm: [one[arm] for one in found] for arm in ARMS}
 
 
+def reached(problem, estimator, batch, rates, updates, seed):
+    """Return mean success of a draw's runs at each rate after numbers of updates, (rates, C), with a batch of (prompts, group).
+
+    A run that left the finite numbers has nothing left.
+    """
+    grid = StepGrid.of(problem, find(estimator), rates, np.ones(updates[-1]), batch)
+    return np.nan_to_num(grid.objectives(TOGETHER // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
+
+
+def lost(values, places, against=None):
+    """Return the success that a choice of a size loses to the size at a place, or to the best of all in hindsight.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rates, S, draws)
+        Success by learning rate, group size and draw.
+    places : ndarray of int, shape (draws,)
+        The place of the chosen size in each draw. All draws have one learning rate.
+    against : int, optional
+    """
+    other = values if against is None else values[:, against]
+    return lead([other, values[:, places, np.arange(values.shape[-1])]], (1.0, -1.0))
+
+
+def mean_over_kinds(rows, prediction):
+    """Return the evidence of the mean of rows, one for each kind of problem, with degrees of freedom by Satterthwaite (1946).
+
+    Kinds are independent. If none varies the degrees of freedom are those of all kinds.
+    """
+    variances, free = np.array(rows["standard_error"]) ** 2 / len(rows) ** 2, np.array(rows["replications"]) - 1.0
+    squares = float((variances**2 / free).sum())
+    whole = variances.sum() ** 2 / squares if squares else free.sum()
+    runs = max(2, int(np.nan_to_num(whole)) + 1)  # what is not finite is refused as evidence
+    estimate, error = float(np.array(rows["estimate"]).mean()), float(np.sqrt(variances.sum()))
+    return Evidence(estimate=estimate, standard_error=error, replications=runs, prediction=prediction)
+
+
 def rows(settings, results):
     """Success at the end by group size, and what the recommended one and the usual ones lose to the best, and to each other."""
     *trained, asked = results
@@ -107,7 +148,7 @@ def rows(settings, results):
             against = None if other == BEST else int(chosen[other][0])
             for arm, places in chosen.items():
                 facts = {"quantity": "lost", "arm": arm, "against": other, "prediction": LOST}
-                yield at | facts | lost(values, [places], against)
+                yield at | facts | lost(values, places, against)
     yield kept | {"quantity": "log2 recommended", "arm": PLANNED} | summary(np.log2(np.array(asked[PLANNED], dtype=float)))
 
 

@@ -37,10 +37,15 @@ def run(options: argparse.Namespace) -> int:
         given = {name: getattr(options, name) for name in ("group_size", "estimator", "level", "tolerance")}
         advice = advise(log, Limits(**limiting), **given)
         if options.total is not None:
-            largest = min(int(options.max_group_size or STEP), int(options.total))
-            given = {"training_prompts": options.training_prompts, "estimator": options.estimator, "largest": largest}
-            given |= {"group_size": options.group_size, "costs": (options.cost_prompt, options.cost_response)}
-            whole = advise_run(log, options.total, **given)
+            whole = advise_run(
+                log,
+                options.total,
+                training_prompts=options.training_prompts,
+                estimator=options.estimator,
+                group_size=options.group_size,
+                costs=(options.cost_prompt, options.cost_response),
+                largest=options.max_group_size or STEP,
+            )
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), error.filename or options.table) from None
     except ArgumentError as error:

@@ -14,18 +14,14 @@ from grpo_theory.plan.batches import limits_groups
 from grpo_theory.plan.efficiency import weighs_by_length
 from grpo_theory.plan.expected_step import LearningRateFactor
 from grpo_theory.plan.rewards_advice import SHOWN
-from grpo_theory.plan.run_advice import RunAdvice
+from grpo_theory.plan.run_advice import KEPT, LOST, RULE, RunAdvice
 from grpo_theory.user_text import printable
 from grpo_theory.validation import counted
 
 MOST_LINES, MOST_ROWS = 25, 5
 """Of the screen, and of its table."""
-WORTH = 0.002
-"""A measurement that gains less than a fifth of a point of success is not worth its mention."""
 RATES_FROM = 8
 """Fewer responses per prompt leave open how often prompts succeed."""
-FAR = 0.05
-"""Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 BASELINES = {
     "none": "no baseline",
     "mean over prompts": "the mean reward of all prompts as baseline",
@@ -43,8 +39,7 @@ ASSUMED = (
     "that drops groups with equal rewards before it logs them breaks this.",
     "All responses come from one policy, at the temperature and with the settings of training. Each batch makes one update.",
     "For a step, only the error of its gradient counts; scores are gradients of whole responses or sketches by one matrix.",
-    "For a run, small softmax policies trained by plain ascent stand for yours. They show which size fits which mechanism, and "
-    "not how large the loss of a language model would be.",
+    "For a run, small softmax policies trained by plain ascent stand for yours.",
 )
 
 
@@ -89,8 +84,7 @@ def answer(advice: Advice, run: RunAdvice | None = None) -> Answer:
     ('step', 5, False)
     """
     if run is not None:
-        keep, best, factor = bool(run.keep), run.group_size, run.learning_rate
-        return Answer("run", run.asked if keep else best, None, best, keep, None if keep else factor)
+        return Answer("run", run.group_size, None, run.group_size, run.keep, run.learning_rate)
     if advice.scores is None:
         return Answer("step", None, None, None, False, None)
     choice, size = advice.scores.choice, advice.scores.choice.group_size
@@ -123,16 +117,16 @@ def to_text(advice: Advice, run: RunAdvice | None = None, *, everything: bool = 
         (the_other(advice, run), 2),
         (how_sure(advice, run), 3),
         (f"Read: {'; '.join([table, *advice.reading[:2]])}", 2),
-        (would_change(advice, run), 2),
+        (would_change(advice) if run is None else "", 2),
         (signal(advice), 2),
     ]
     paragraphs = [_wrapped(text, None if everything else most) for text, most in told]
-    rows = table_lines(size_table(advice, run, found, None if everything else MOST_ROWS))
+    rows = table_lines(size_table(advice, found, None if everything else MOST_ROWS))
     lines = [*chain(*paragraphs[:3]), "", *rows, "", *chain(*paragraphs[3:])]
-    notes = [f"Note: {note}" for note in (*warnings(advice, run), *advice.notes)]
+    notes = [f"Note: {note}" for note in (*warnings(advice), *advice.notes)]
     if everything:
         lines += chain(*(_wrapped(note, None) for note in notes))
-        return "\n".join([*lines, "", *(f"\n{section_text(part)}" for part in behind(advice, run)), ""])
+        return "\n".join([*lines, "", *(f"\n{section_text(part)}" for part in behind(advice)), ""])
     while notes and (room := MOST_LINES - 1 - len(lines)) >= min(2, len(_wrapped(notes[0], None))):
         lines += _wrapped(notes.pop(0), min(2, room))
     last = "What this rests on: --all" if not notes else f"What this rests on, and {counted(len(notes), 'more note')}: --all"
@@ -172,7 +166,7 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
     if found.keep:
         better = "no size has a better estimate" if found.best == size else f"the data cannot tell it from {found.best:,}"
         if run is not None:
-            better = kept_for_a_run(run, size)
+            better = f"the rule keeps sizes from {KEPT[0]} to {KEPT[1]}"
         elif scores is not None and not scores.choice.candidates[scores.choice.at(size)]:
             better = f"its {loses} are within the tolerance of {percent(advice.tolerance)} of groups of {found.best:,}"
         return f"Keep your group size {size:,} {what}; {better}. Keep the learning rate."
@@ -190,22 +184,6 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
         return f"{text} {'Keep the learning rate' if most == '1' else f'Multiply the learning rate by {most}'}."
     about = f"{number(float(factor.factor.estimate))} ({least} to {most})"
     return f"{text} Multiply the learning rate by about {about} for plain SGD; Adam rescales its steps by itself."
-
-
-def kept_for_a_run(run: RunAdvice, size: int) -> str:
-    """Return why a size is kept for a run: a rule allows it, or it loses little, or the nearest one that was simulated."""
-    if run.rule is not None:
-        return f"where prompts are asked so often, docs/runs.md allows groups of {run.rule[0]} to {run.rule[1]}"
-    near = nearest(run, size)
-    which = "it" if near == size else f"it was not simulated, and {near}, the nearest size that was,"
-    if near == run.group_size:
-        return "no size has a better estimate" if near == size else f"{which} has the best estimate"
-    return f"{which} loses at most a point, or what runs cannot tell, to {run.group_size}"
-
-
-def nearest(run: RunAdvice, size: int) -> int:
-    """Return the simulated size that is nearest, in ratio."""
-    return int(run.group_sizes[np.abs(np.log2(run.group_sizes / size)).argmin()])
 
 
 def the_other(advice: Advice, run: RunAdvice | None) -> str:
@@ -227,16 +205,9 @@ def the_other(advice: Advice, run: RunAdvice | None) -> str:
 def how_sure(advice: Advice, run: RunAdvice | None) -> str:
     """Return which sizes cannot be told from the recommended one, and what it may lose."""
     if run is not None:
-        worst = run.worlds[int(run.losses[:, run.best].argmax())]
-        most, at = float(worst.losses[run.best]), f"Groups of {run.group_size}"
-        lose = f"{at} lose most, {points(most)}, where {worst.title}." if most >= 0.0005 else f"{at} lose nothing in any of them."
-        if run.rule is not None:
-            low, high = run.rule
-            rule = f"a rule for prompts that are asked so often decides, groups of {low} to {high} (docs/runs.md)"
-            return f"Sure? Not the simulated losses alone: {rule}. {lose}"
-        others = [f"{size}" for size in run.group_sizes[run.candidates] if size != run.group_size]
-        alike = f" They cannot tell groups of {' or '.join(others)} from {run.group_size}." if others else ""
-        return f"Sure? {len(run.worlds)} small simulated worlds that fit the log decide.{alike} {lose}"
+        worlds = "In whole runs over draws of five kinds of world, with answers of 1 to 256 tokens, groups of"
+        lost = f"lost {LOST[0]:g} points to the best size on average, and at most {LOST[1]:g}"
+        return f"Sure? A rule decides, and not the log (docs/runs.md). {worlds} {RULE} {lost}."
     if advice.scores is None:
         return ""
     choice, scores, level = advice.scores.choice, advice.scores, level_text(advice.level)
@@ -254,8 +225,8 @@ def how_sure(advice: Advice, run: RunAdvice | None) -> str:
     return text if advice.enough else f"{text} To be sure, log {needed} prompts like these {scores.prompts:,}."
 
 
-def size_table(advice: Advice, run: RunAdvice | None, told: Answer, most: int | None) -> tuple[tuple[str, ...], ...]:
-    """Return a table of what sizes lose for a step and for a run, and of groups with equal rewards; of the nearest sizes."""
+def size_table(advice: Advice, told: Answer, most: int | None) -> tuple[tuple[str, ...], ...]:
+    """Return a table of what sizes lose for a step, and of groups with equal rewards; of the nearest sizes."""
     asked, scores, shares = advice.group_size, advice.scores, advice.rewards.uniform
     found, first = told.group_size, (told.group_size, told.best, asked)
     allowed, prompts = (each.tolist() for each in advice.limits.batches())
@@ -266,10 +237,6 @@ def size_table(advice: Advice, run: RunAdvice | None, told: Answer, most: int | 
         losses = map("{} ({})".format, map(percent, loss.estimate), map(interval_text, loss.low, loss.high))
         name = "a step: more error" if scores.own is None else "a step: gain left"
         columns[name] = dict(zip(scores.choice.group_sizes.tolist(), losses, strict=True))
-    if run is not None:
-        columns["the run loses"] = dict(zip(run.group_sizes.tolist(), map(points, run.expected_losses), strict=True))
-        if asked is not None and told.keep and asked not in run.group_sizes:
-            columns["the run loses"][asked] = f"as {nearest(run, asked)}"
     limits = map(interval_text, shares.interval.low, shares.interval.high)  # all that is told where the log leaves it open
     equal = np.where(np.isfinite(shares.interval.estimate), [*map(percent, shares.interval.estimate)], [*limits])
     columns["equal rewards"] = dict(zip(shares.group_sizes.tolist(), equal, strict=True))
@@ -300,13 +267,9 @@ def signal(advice: Advice) -> str:
     return f"{text} Signal to noise of the step's gradient: {told}."
 
 
-def would_change(advice: Advice, run: RunAdvice | None) -> str:
+def would_change(advice: Advice) -> str:
     """Return what would change the recommendation."""
     text = "Changes: success rates change as the policy learns, so log and plan again."
-    if run is not None:
-        name, gain = max(run.worth.items(), key=lambda item: item[1])
-        what = "more responses to prompts never solved" if name == "rare" else "sketches, and each prompt's course in a short run"
-        return text if gain < WORTH else f"{text} Most would be told by {what} ({points(gain)})."
     if advice.scores is None:
         return text
     choice = advice.scores.choice
@@ -319,27 +282,8 @@ def would_change(advice: Advice, run: RunAdvice | None) -> str:
     return text
 
 
-def warnings(advice: Advice, run: RunAdvice | None) -> Iterable[str]:
+def warnings(advice: Advice) -> Iterable[str]:
     """Return what a reader must know before acting, a sentence or two each."""
-    if run is not None and run.extrapolated:
-        side = "fewer" if run.each < run.simulated else "more"
-        yield (
-            f"extrapolated: the worlds were run with {number(run.simulated)} responses per prompt, as {side} are not simulated. "
-            f"The run trains on {counted(run.training_prompts, 'prompt')} ({option('training_prompts')})."
-        )
-    if run is not None and not run.judged:
-        judged, each = run.most_judged, number(run.each)
-        yield f"not judged: runs that tested this advice had up to {judged} responses per prompt, and yours has {each}."
-    if run is not None and run.graded:
-        least, *_, greatest = run.rewards
-        far = min(greatest - run.rewards[1], run.rewards[-2] - least) < FAR * (greatest - least)
-        alone = " One end is far from all other rewards, so that all losses look small." if far else ""
-        yield f"rewards are graded: a point is a hundredth of the way from {least:.10g} to {greatest:.10g} in mean reward.{alone}"
-    if run is not None and run.larger_may_serve:
-        yield (
-            f"larger groups may serve better, up to 32 and more: {run.estimator} weights rare prompts more in them, and the log "
-            "leaves open how rarely some prompts succeed (docs/runs.md)."
-        )
     shares, most = advice.rewards.uniform, advice.rewards.group_sizes[1]
     if (untold := shares.group_sizes[~np.isfinite(shares.interval.estimate) & (shares.responses > most)]).size:
         needed = int(shares.responses[shares.group_sizes == untold[0]][0])
@@ -359,28 +303,16 @@ def warnings(advice: Advice, run: RunAdvice | None) -> Iterable[str]:
         )
 
 
-def points(loss: float) -> str:
-    """Return a loss of mean success in points of a hundred."""
-    return f"{100.0 * loss:.1f} points"
-
-
 def binding(advice: Advice) -> str:
     """Return the limits that keep out larger groups, in words."""
     names = limits_groups(advice.limits)
     return " and ".join(f"{option(name)} {getattr(advice.limits, name):,}" for name in names) if names else "the budget"
 
 
-def behind(advice: Advice, run: RunAdvice | None) -> list[Section]:
-    """Return what the screen rests on: other estimators and baselines, rewards, evaluations, worlds, assumptions, reading."""
+def behind(advice: Advice) -> list[Section]:
+    """Return what the screen rests on: other estimators and baselines, rewards, evaluations, assumptions, reading."""
     found = [] if advice.scores is None else [compared(advice)]
     found.append(rewards_alone(advice))
-    if run is not None:
-        rows = [("world", "prompts never solved", "weight", "loses")]
-        for world in run.worlds:
-            floor = f"{100.0 * world.floor:.2g}%"
-            rows.append((world.title, floor, percent(world.weight), points(world.losses[run.best])))
-        paid = f"They pay the rewards {', '.join(f'{reward:.10g}' for reward in run.rewards)}."
-        found.append(Section("The simulated worlds", (paid,), tuple(rows)))
     found.append(Section("Assumed, and not checked", ASSUMED))
     return [*found, Section("Read as", advice.reading)] if advice.reading else found
 

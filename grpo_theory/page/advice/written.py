@@ -12,12 +12,11 @@ from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.run_advice import RunAdvice
 from grpo_theory.user_text import json_value
 
-FORMAT = 5
+FORMAT = 6
 """Raised when a key changes its meaning or goes."""
 OF_CHOICE = ("group_size", "batch_size", "low", "high", "bounded", "risk", "group_sizes", "batch_sizes", "loss", "candidates")
 OF_SCORES = ("baseline", "rival", "real_optimum", "signal", "prompts", "others", "refusal")
-OF_RUN = ("group_size", "keep", "each", "rule", "extrapolated", "judged", "expected_losses", "candidates", "worth")
-"""What is told of the choice for a step, of what else scores tell, and of a run beside its fields."""
+"""What is told of the choice for a step, and of what else scores tell."""
 
 
 def to_json(advice: Advice, run: RunAdvice | None = None) -> str:
@@ -29,7 +28,7 @@ def to_json(advice: Advice, run: RunAdvice | None = None) -> str:
     >>> data = gt.data.sampled_answers()
     >>> text = gt.page.to_json(gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024))
     >>> json.loads(text)["format"]
-    5
+    6
     """
     return json.dumps(to_dict(advice, run), indent=2, allow_nan=False) + "\n"
 
@@ -61,7 +60,7 @@ def to_dict(advice: Advice, run: RunAdvice | None = None) -> dict[str, Any]:
         },
         "step": json_value(step),
         "missing": advice.missing or None,
-        "run": None if run is None else json_value(run) | json_value({name: getattr(run, name) for name in OF_RUN}),
+        "run": json_value(run),
         "rewards": json_value(rewards) | json_value(rewards.sample) | json_value(mean),
         "notes": [*advice.reading, *advice.notes],
     }
