@@ -153,6 +153,6 @@ def test_two_schemas_that_fit_are_named(tmp_path):
 
 
 def test_the_table_of_schemas_is_the_declared_one():
-    text = (Path(__file__).parents[1] / "docs" / "rollouts.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "planner.md").read_text()
     for one in schemas().values():
         assert f"\n| {one.name} | {one.about} |\n" in text

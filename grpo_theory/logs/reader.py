@@ -115,7 +115,7 @@ def read_rollouts(
 ) -> RolloutLog:
     """Read rollouts from CSV, JSON, JSON lines, Parquet or Arrow, a file or a folder, by the schema of the trainer's log.
 
-    A schema says which column is what (docs/rollouts.md has the list). A log that fits none, or two, is refused with the option
+    A schema says which column is what (docs/planner.md has the list). A log that fits none, or two, is refused with the option
     that decides. An option is also a keyword here.
 
     Parameters
