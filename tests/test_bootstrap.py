@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from grpo_theory.plan.bootstrap import MOST_GROUPS, bootstrap_limits
+from grpo_theory.plan.expected_step import MOST_GROUPS, bootstrap_limits
 
 RNG = np.random.default_rng(20261129)
 

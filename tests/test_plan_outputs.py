@@ -110,7 +110,7 @@ def test_json_to_the_standard_output_is_printed_in_place_of_the_text_and_keeps_w
     first = "kept\nfirst\n" if redirection == ">>" else "first\n"
     text = log.read_text()
     assert (text.startswith(first), text.endswith("\nlast\n")) == (True, True)
-    assert json.loads(text.removeprefix(first).removesuffix("last\n"))["format"] == 5
+    assert json.loads(text.removeprefix(first).removesuffix("last\n"))["format"] == 6
 
 
 def test_an_open_file_is_added_to_by_its_number(table, tmp_path):
@@ -129,7 +129,7 @@ def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):
     status, _, err = told(capsys, table, "--json", pipe, "--html", os.devnull)
     reader.join(timeout=60)
     assert (status, err) == (0, "")
-    assert json.loads(found[0])["format"] == 5
+    assert json.loads(found[0])["format"] == 6
     assert pipe.is_fifo()
 
 

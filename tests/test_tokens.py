@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from grpo_theory.language_model.scores import Kept
-from grpo_theory.language_model.tokens import token_pairs
+from grpo_theory.language_model.scores import Kept, token_pairs
 
 pairs_of = partial(token_pairs, tokenizer=None, vocabulary=32)
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from grpo_theory.live.step_files import SETTLED, STUCK, StepFiles, ends_whole
 from grpo_theory.page.advice import watch_command
+from grpo_theory.page.advice.watch_command import SETTLED, STUCK, StepFiles, ends_whole
 from grpo_theory.page.command import main
 
 

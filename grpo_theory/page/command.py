@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_theory.page import new_command, verify_command
-from grpo_theory.page.advice import plan_command, watch_command
-from grpo_theory.page.advice.check_command import check_command, read_command
+from grpo_theory.page.advice import watch_command
+from grpo_theory.page.advice.log_commands import check_command, plan_command, read_command
 from grpo_theory.page.listing_commands import estimators_command, problems_command
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 

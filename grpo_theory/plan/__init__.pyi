@@ -1,5 +1,12 @@
 from .advice import Advice as Advice
+from .advice import Evaluation as Evaluation
+from .advice import RewardVariance as RewardVariance
+from .advice import SampleSize as SampleSize
 from .advice import advise as advise
+from .advice import effective_sample_size as effective_sample_size
+from .advice import evaluation_size as evaluation_size
+from .advice import split_variance as split_variance
+from .advice import unpaired_seeds_needed as unpaired_seeds_needed
 from .batches import Limits as Limits
 from .batches import cost_optimum as cost_optimum
 from .efficiency import signal_to_noise as signal_to_noise
@@ -11,13 +18,6 @@ from .exponential_family import half_twins as half_twins
 from .exponential_family import twin as twin
 from .group_size import GroupSizeChoice as GroupSizeChoice
 from .group_size import choose_group_size as choose_group_size
-from .rewards_advice import Evaluation as Evaluation
-from .rewards_advice import RewardVariance as RewardVariance
-from .rewards_advice import SampleSize as SampleSize
-from .rewards_advice import effective_sample_size as effective_sample_size
-from .rewards_advice import evaluation_size as evaluation_size
-from .rewards_advice import split_variance as split_variance
-from .rewards_advice import unpaired_seeds_needed as unpaired_seeds_needed
 from .run_advice import RunAdvice as RunAdvice
 from .run_advice import advise_run as advise_run
 from .success_rates import BetaSuccessRates as BetaSuccessRates
