@@ -327,7 +327,7 @@ def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_comm
     assert (name, pkgutil.resolve_name(function)) == ("grpo-theory", main)
 
 
-def test_a_plan_visits_at_most_30_files_of_the_package(capsys):
+def test_a_plan_visits_at_most_28_files_of_the_package(capsys):
     """The screen asks for nothing of what other estimators gain: how far a reader of one plan has to follow it."""
     asked = ["plan", str(DOCS.parent / "examples" / "rollouts.jsonl"), "--budget", "1024", "--group-size", "8"]
     main(asked)
@@ -338,4 +338,4 @@ def test_a_plan_visits_at_most_30_files_of_the_package(capsys):
     finally:
         sys.setprofile(None)
     package = Path(gt.__file__).parent
-    assert len([name for name in found if name.endswith(".py") and Path(name).is_relative_to(package)]) <= 30
+    assert len([name for name in found if name.endswith(".py") and Path(name).is_relative_to(package)]) <= 28

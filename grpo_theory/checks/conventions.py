@@ -243,10 +243,8 @@ def fit(estimator: Estimator, groups: Groups, names: tuple[str, ...] = (), free:
     # what is left of a rounded mean, over a deviation of its own size, is at most 1 and the same for all
     rounds = (groups.sizes > 1) & (groups.spread(groups.rewards) == 0.0) & groups.having(groups.rewards * EXACT % 1.0 != 0.0)
     rounds &= (groups.spread(logged) <= groups.largest(allowed)) & (most <= 1.0)
-    follows, near = (
-        ~groups.having(~(off <= limit)) | rounds  # NaN is near to nothing
-        for limit in (allowed, allowed + NEAR * most[groups.numbers])
-    )
+    limits = allowed, allowed + NEAR * most[groups.numbers]
+    follows, near = (~groups.having(~(off <= limit)) | rounds for limit in limits)  # NaN is near to nothing
     # equal rewards of an advantage that is not 0 contradict most conventions, and tell for those that give it
     telling = groups.having((np.abs(logged) > allowed) | (np.abs(known) > allowed)) & ~rounds
     return Fit(estimator, names, follows, telling, near, factor)
@@ -294,9 +292,8 @@ def explain(groups: Groups, share: float, turns: Array | None = None) -> Explana
         for name, other in others:
             if fits := best_fits(other, free=name == "factor"):
                 names, factor, size = named(fits, 2), fits[0].factor, int(other.sizes.max())
-                said = (
-                    sentences.other_groups(name, size, names) if name in sentences.PLACES else sentences.multiple(factor, names)
-                )
+                grouped = name in sentences.PLACES
+                said = sentences.other_groups(name, size, names) if grouped else sentences.multiple(factor, names)
                 found.append(Explanation(name if factor > 0.0 else "sign", fits[0].share, size, said))
         best = max(found, key=lambda one: one.share)
         if best.share > FOLLOWED:

@@ -189,10 +189,8 @@ class Reading:
         spread = groups.max() - groups.min()
         share = float((spread[spread > 0] < NEARLY * np.ptp(self.recent["reward"])).mean())
         if share >= TINY:
-            found.append(
-                f"Round the rewards: in {percent(share)} of the mixed groups they differ by less than 1% of their range. "
-                "Division by the standard deviation makes such differences as large as a right answer."
-            )
+            told = f"Round the rewards: in {percent(share)} of the mixed groups they differ by less than 1% of their range."
+            found.append(f"{told} Division by the standard deviation makes such differences as large as a right answer.")
         found.append(sentences.difficulty(self.signal["right"], self.signal["wrong"], int(groups.size().median())))
         return [one for one in found if one][:MOST_ADVICE] or ["Nothing to change."]
 
@@ -235,9 +233,7 @@ class Reading:
     def prompts_csv(self) -> str:
         """Return the prompts as CSV, those solved least first: id, n responses, c right ones, limits of the rate."""
         if self.prompts is None:
-            raise ValueError(
-                "no prompt is solved or not without two rewards: say from which reward on a response is right (--right X)"
-            )
+            raise ValueError("no prompt is solved or not without two rewards: say from which reward on one is right (--right X)")
         return self.prompts.sort_values(["high", "low"]).to_csv()
 
     def to_text(self, more: bool = False) -> str:
@@ -316,17 +312,16 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers of the screen as dictionaries, lists, strings, finite numbers and None."""
         own, table = self.advantages, self.prompts
-        return json_value(
-            {
-                "format": 1,
-                **{name: getattr(self, name) for name in ("advice", "signal", "fallen", "longer", "truncated", "comparison")},
-                "read": self.log.findings.reading,
-                "advantages": own and {"text": own.text, "wrong": own.wrong},
-                "now": self.course and self.course.now,
-                "prompts": None if table is None else table.reset_index().to_dict("list"),
-                "pass": self.pass_at(),
-            }
-        )
+        told = {
+            "format": 1,
+            **{name: getattr(self, name) for name in ("advice", "signal", "fallen", "longer", "truncated", "comparison")},
+            "read": self.log.findings.reading,
+            "advantages": own and {"text": own.text, "wrong": own.wrong},
+            "now": self.course and self.course.now,
+            "prompts": None if table is None else table.reset_index().to_dict("list"),
+            "pass": self.pass_at(),
+        }
+        return json_value(told)
 
     def to_json(self) -> str:
         """Return the keys of `to_dict` as JSON."""

@@ -46,15 +46,11 @@ def difficulty(right: Estimate, wrong: Estimate, size: int) -> str | None:
     if right.value != right.value:
         return "Check the reward function: all rewards are equal, nothing is learned, and right and wrong cannot be told apart."
     if right.low > MOST:
-        return (
-            f"Too easy: {percent(right.value)} of the groups are all right. Take harder prompts or leave out the solved ones; "
-            "larger groups would not help."
-        )
+        why = f"Too easy: {percent(right.value)} of the groups are all right. Take harder prompts or leave out the solved ones;"
+        return f"{why} larger groups would not help."
     if wrong.low > MOST:
-        return (
-            f"Too hard: {percent(wrong.value)} of the groups are all wrong. Take easier prompts, start from a better policy, "
-            f"or use more than {size} responses per prompt."
-        )
+        why = f"Too hard: {percent(wrong.value)} of the groups are all wrong. Take easier prompts, start from a better policy,"
+        return f"{why} or use more than {size} responses per prompt."
     return None
 
 

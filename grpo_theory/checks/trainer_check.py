@@ -136,10 +136,8 @@ def token_logs(rows: pd.DataFrame) -> TokenLogs | None:
     for role, own in sizes.items():
         if (own != counts).any():
             row = int(np.argmax(own != counts))
-            raise ValueError(
-                f"{roles[0]} and {role} must have as many numbers in every row, and response {row + 1} has {counts[row]} and "
-                f"{own[row]}; --{role} '' leaves {role} out"
-            )
+            told = f"{roles[0]} and {role} must have as many numbers in every row, and response {row + 1} has {counts[row]} and"
+            raise ValueError(f"{told} {own[row]}; --{role} '' leaves {role} out")
     response = np.repeat(np.arange(counts.size), counts)
     stays = np.concatenate(lists["mask"]) > 0 if "mask" in lists else np.ones(response.size, dtype=np.bool_)
     response, values, remarks = response[stays], {}, []
@@ -319,14 +317,10 @@ class TrainerCheck:
             loss += f", and {by_token:.3g} as a mean over tokens." if np.isfinite(by_token) else "."
             told = f"Advantages do not add up to 0 in every group: their mean is up to {by_group:.3g}."
             if size == 0.0:
-                told = (
-                    "All advantages are 0, so the gradient of the policy loss is 0 too: nothing is learned from these responses."
-                )
+                told = "All advantages are 0, so the gradient of the policy loss is 0 too: nothing is learned from these rows."
             elif by_group <= SMALL * size:
-                told = (
-                    "A loss of 0 is correct here and does not mean that nothing is learned. Advantages add up to 0 in every "
-                    "group. Its gradient is not 0. Watch the reward and the norm of the gradient."
-                )
+                told = "A loss of 0 is correct here and does not mean that nothing is learned. Advantages add up to 0 in every "
+                told += "group. Its gradient is not 0. Watch the reward and the norm of the gradient."
             yield "The loss at the start of an update", [loss, told], []
         if self.ratios:
             said = [*self.remarks, *(f"{one.name.capitalize()} is {PAIRS[one.name][1]}." for one in self.ratios)]
@@ -358,17 +352,16 @@ class TrainerCheck:
     def to_dict(self) -> dict[str, Any]:
         """Return the check as dictionaries, lists, strings, finite numbers and None."""
         own, found = self.advantages, self.contradictions
-        return json_value(
-            {
-                "format": 2,
-                **{name: getattr(self, name) for name in ("clip", "cap", "loss", "direction", "missing", "remarks")},
-                "responses": len(self.rows),
-                **{name: getattr(own, name, None) for name in ("followed", "wrong", "explanation")},
-                "conventions": [one.summary for one in own.fits] if own else [],
-                "contradictions": found and found._asdict() | {"explanations": found.counts},
-                "ratios": {one.name: one for one in self.ratios},
-            }
-        )
+        told = {
+            "format": 2,
+            **{name: getattr(self, name) for name in ("clip", "cap", "loss", "direction", "missing", "remarks")},
+            "responses": len(self.rows),
+            **{name: getattr(own, name, None) for name in ("followed", "wrong", "explanation")},
+            "conventions": [one.summary for one in own.fits] if own else [],
+            "contradictions": found and found._asdict() | {"explanations": found.counts},
+            "ratios": {one.name: one for one in self.ratios},
+        }
+        return json_value(told)
 
     def to_json(self) -> str:
         """Return the keys of `to_dict` as JSON."""

@@ -72,9 +72,7 @@ class TRLCallback:
         self.trainer, self.sketches, self.width = trainer, sketches and name is not None, as_count("width", width)
         if sketches and name is None:
             told = "the trainer scales advantages over the whole batch, and single groups do not tell the efficiency of that"
-            LOG.warning(
-                "no sketches are taken: %s. Name another estimator, as estimator='trl_grpo', to have that of this one", told
-            )
+            LOG.warning("no sketches are taken: %s. Name another estimator, as estimator='trl_grpo', to have that of it", told)
         self.monitor = Monitor(every=every, estimator=name or "rloo", responses=responses_of(trainer.args), overhead=overhead)
 
         @functools.wraps(scored)

@@ -107,9 +107,7 @@ def _value(node: ast.AST, rows: pd.DataFrame) -> Any:
         case ast.BoolOp(joint, parts):
             return reduce(SIGNS[type(joint)], (truth(_value(one, rows)) for one in parts))
     known = ", ".join(sorted([*FUNCTIONS, "in_path", "round"]))
-    raise ValueError(
-        f"'{printable(ast.unparse(node))}' cannot be read; there are + - * /, comparisons, and, or, not, and {known}"
-    )
+    raise ValueError(f"'{printable(ast.unparse(node))}' cannot be read; there are + - * /, comparisons, and, or, not, {known}")
 
 
 def truth(values: pd.Series) -> pd.Series:

@@ -114,10 +114,8 @@ class Findings:
         if len(self.rewards) == 1:
             said.append(f"All rewards are equal ({min(self.rewards):g}): they tell nothing about groups or gradients.")
         if self.groups > self.prompts:
-            said.append(
-                f"The {self.groups} groups are of {counted(self.prompts, 'prompt')}, and intervals take them for independent: "
-                "they come out too narrow (--steps newest uses each prompt's newest group)."
-            )
+            told = f"The {self.groups} groups are of {counted(self.prompts, 'prompt')}, and intervals take them for independent:"
+            said.append(f"{told} they come out too narrow (--steps newest uses each prompt's newest group).")
         if len(self.steps) > 1:
             said.append(
                 f"The groups are of {len(self.steps)} steps, between which the policy changed. What is said is about the average "
@@ -156,10 +154,8 @@ def reward_remarks(counts: RewardCounts, rows: pd.DataFrame) -> Iterator[str]:
     near = int(((spans > 0) & (spans <= far)).sum())
     if near and counts.values.size > 2:
         digits = max(0, int(np.floor(-np.log10(far))))
-        yield (
-            f"In {near} of {counts.prompts} groups rewards differ by {far:.3g} at most, a thousandth of their range, and count "
-            f"as different. --reward 'round(reward, {digits})' takes them for equal."
-        )
+        told = f"In {near} of {counts.prompts} groups rewards differ by {far:.3g} at most, a thousandth of their range, and count"
+        yield f"{told} as different. --reward 'round(reward, {digits})' takes them for equal."
     if "environment" in rows:
         ranges = rows.groupby("environment", observed=True)["reward"].agg(["min", "max"])
         wide = ranges[ranges["max"] > ranges["min"]]

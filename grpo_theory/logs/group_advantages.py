@@ -114,10 +114,8 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
     sizes = np.bincount(index)
     used = np.unique(sizes[sizes > 0])
     if estimator.couples_groups and used.size > 1:
-        raise ValueError(
-            f"groups must have one size for estimator {estimator.name!r}, which looks at the other groups of the batch; "
-            f"got sizes {used[0]} to {used[-1]}"
-        )
+        told = f"groups must have one size for estimator {estimator.name!r}, which looks at the other groups of the batch;"
+        raise ValueError(f"{told} got sizes {used[0]} to {used[-1]}")
     small = int((sizes[sizes > 0] < estimator.advantage.minimum_group_size).sum())
     if small:
         raise ValueError(
@@ -138,9 +136,8 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
         estimator.advantage.run(fields, given)
         if not np.isfinite(given).all():
             group = int(np.argmin(np.isfinite(given).all(axis=1)))
-            raise ValueError(
-                f"the kernel of estimator {estimator.name!r} gives {given[group]} for a group with rewards {fields[0][group]}"
-            )
+            of = fields[0][group]
+            raise ValueError(f"the kernel of estimator {estimator.name!r} gives {given[group]} for a group with rewards {of}")
         found[rows] = given
     return found
 
@@ -162,9 +159,7 @@ def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array,
     factors = as_real_array("weights", [(weights or {}).get(one, 1.0) for one in parts], 1)
     nowhere = np.isnan(stacked).all(axis=0)
     if nowhere.any():
-        raise ValueError(
-            f"rewards must have a number for every response, and none has one for response {int(np.argmax(nowhere))}"
-        )
+        raise ValueError(f"rewards must have a number for every response, and none has one for response {np.argmax(nowhere)}")
     return factors @ np.where(np.isnan(stacked), 0.0, stacked), sizes
 
 

@@ -210,17 +210,14 @@ class _Reading:
         self.chosen = self.source.columns(self.given, group_of is not None, require_reward)
         roles = {role: text for role, text in self.chosen.items() if role != "response"}
         self.keep = keep
-        self.rows = rows = self._table(
-            roles | {name: self.source.checked("keep (--by)", name) for name in keep if name not in roles}
-        )
+        kept = {name: self.source.checked("keep (--by)", name) for name in keep if name not in roles}
+        self.rows = rows = self._table(roles | kept)
         held_out = rows["split"].isin(EVALUATION) if "split" in rows else pd.Series(dtype=bool)
         if held_out.any() and not held_out.all():
             text = self.chosen["split"]
             where = "" if "file" in columns_of(text) else f" or rows (--where \"{text} == 'train'\")"
-            raise ValueError(
-                f"{held_out.sum()} of {len(rows)} rows are of evaluation. Choose files (--files '*train*'){where}, "
-                "or pool them (--split '')"
-            )
+            told = f"{held_out.sum()} of {len(rows)} rows are of evaluation. Choose files (--files '*train*'){where},"
+            raise ValueError(f"{told} or pool them (--split '')")
         if "run_id" in rows and rows["run_id"].nunique() > 1:
             runs = listed(map(str, rows["run_id"].dropna().unique()))
             raise ValueError(f"the files are of several runs ({runs}): choose one, as --files '*seed_0*'; --run-id '' pools them")
@@ -240,9 +237,8 @@ class _Reading:
         wanted = sorted({name for text in texts for name in columns_of(text)} - PLACES)
         raw = log_files.rows(self.source.mine, wanted, self.source.head)
         self.read = len(raw)
-        raw["file"] = raw["file"].cat.rename_categories(
-            lambda one: log_files.place(Path(one), Path(log_files.utf8(self.source.path)))
-        )
+        source = Path(log_files.utf8(self.source.path))
+        raw["file"] = raw["file"].cat.rename_categories(lambda one: log_files.place(Path(one), source))
         raw[[name for name in wanted if name not in raw]] = None
         self.first = raw.drop_duplicates("file").set_index("file")["row"]
         if self.where:
@@ -250,9 +246,8 @@ class _Reading:
                 raw = raw[truth(value(self.where, raw))]
             self.left_out["rows not asked for (--where)"] = self.read - len(raw)
         if raw.empty:
-            raise ValueError(
-                f"no row is left: --where {printable(self.where)} is true of none" if self.read else "the log has no rows"
-            )
+            none = f"no row is left: --where {printable(self.where)} is true of none"
+            raise ValueError(none if self.read else "the log has no rows")
         table: pd.DataFrame = raw[["file", "row"]].copy()
         for role, text in roles.items():
             with self._named(role, text, raw):
@@ -263,9 +258,8 @@ class _Reading:
             try:
                 table = table.astype(dict.fromkeys(split, object)).explode(split)
             except ValueError:
-                raise ValueError(
-                    f"lists of {' and '.join(split)} differ in length in a row; --{split[-1]} '' reads none"
-                ) from None
+                told = f"lists of {' and '.join(split)} differ in length in a row; --{split[-1]} '' reads none"
+                raise ValueError(told) from None
         table = table.reset_index(drop=True)
         for role in [one for one in roles if one in (*NUMBERS, *KEYS, "truncated")]:
             if role == "group" and roles[role] == roles.get("prompt"):
@@ -294,10 +288,8 @@ class _Reading:
         """Refuse rows where a column is not as it must be."""
         if bad.any():
             where, many = self._at(self.rows, bad.idxmax()), counted(int(bad.sum()), "row")
-            raise ValueError(
-                f"{role} ({printable(self.chosen[role])}) must be {what} in every row, and is not in {many}, the first of them "
-                f"{where}: leave them out (--where), name another (--{role} COLUMN), or none (--{role} '')"
-            )
+            told = f"{role} ({printable(self.chosen[role])}) must be {what} in every row, and is not in {many}, the first of them"
+            raise ValueError(f"{told} {where}: leave them out (--where), name another (--{role} COLUMN), or none (--{role} '')")
 
     def _leave(self, what: str, kept: pd.Series) -> None:
         if not kept.all():
@@ -320,34 +312,28 @@ class _Reading:
             inside = rows.groupby(["code", "file"], observed=True).size()
             again = inside.groupby("code").size() > 1
             if again.mean() > 0.5 and inside.max() > 1:
-                raise ValueError(
-                    f"{again.sum()} of {len(again)} groups are in several files, and no step is known: --step COLUMN, or a "
-                    "pattern of the number in the files' paths, as --step \"in_path('step_([0-9]+)')\""
-                )
+                told = f"{again.sum()} of {len(again)} groups are in several files, and no step is known: --step COLUMN, or a"
+                raise ValueError(f"{told} pattern of the number in the files' paths, as --step \"in_path('step_([0-9]+)')\"")
         same = rows.groupby(["step", "code"], sort=False)
         number, block = same.ngroup(), np.zeros(len(rows), dtype=np.int64)
         if group_of is not None:
             group_of = as_count("group_of", group_of)
             size = same["code"].transform("size")
             if (bad := size[size % group_of != 0]).size:
-                raise ValueError(
-                    f"group_of (--group-of {group_of}) must divide the number of a prompt's rows in a step; one has {bad.iloc[0]}"
-                )
+                least = f"must divide the number of a prompt's rows in a step; one has {bad.iloc[0]}"
+                raise ValueError(f"group_of (--group-of {group_of}) {least}")
             block = (same.cumcount() // group_of).to_numpy()
             number = pd.Series(pd.factorize(number * len(rows) + block)[0], index=rows.index)
             self.remarks.append(f"Each {group_of} rows of a prompt one after another are read as a group.")
         prompt = rows["prompt"] if "prompt" in rows else rows["code"].astype(str).astype("category")
         if key == "group" and pd.DataFrame({"group": number, "prompt": prompt}).drop_duplicates()["group"].duplicated().any():
-            self.remarks.append(
-                f"The prompts ({self.chosen['prompt']}) differ inside groups: the groups' ids are taken for them."
-            )
+            self.remarks.append(f"The prompts ({self.chosen['prompt']}) differ inside groups: groups' ids are taken for them.")
             prompt = rows["group"]
         if (self.source.schema.anew and "prompt" not in self.given) or (key is None and self.stepped):
             prompt = (rows["step"].map("{:g}/".format) + prompt.astype(str)).astype("category")
         if block.any():
-            prompt = (prompt.astype(str) + np.where(block > 0, pd.Series(block, rows.index).map(" #{}".format), "")).astype(
-                "category"
-            )
+            parts = np.where(block > 0, pd.Series(block, rows.index).map(" #{}".format), "")
+            prompt = (prompt.astype(str) + parts).astype("category")
         self.rows = rows.assign(prompt=prompt, group=number)
 
     def _leave_repeated_steps(self) -> None:
@@ -373,9 +359,7 @@ class _Reading:
         if same.ngroups == len(rows):
             return
         if "reward" in rows and turns is None and (same["reward"].max() > same["reward"].min()).any():
-            raise ValueError(
-                "the rewards of a rollout's turns differ: --turns last (the last turn has the reward), or --turns sum"
-            )
+            raise ValueError("the rewards of a rollout's turns differ: --turns last (the last one has it), or --turns sum")
 
         def joined(lists: pd.Series) -> list:
             return [one for part in lists for one in entries(part)]
@@ -437,7 +421,6 @@ class _Reading:
         return RolloutLog(rows, used, self._findings(rows[used]))
 
     def _findings(self, used: pd.DataFrame) -> Findings:
-        sizes = used["group"].value_counts().value_counts().sort_index()
         rewards: dict[float, int] = {}
         uniform, remarks = 0, list(self.remarks)
         if "reward" in used:
@@ -449,19 +432,13 @@ class _Reading:
             remarks.append(f"Not read: {listed(self.source.others)}.")
         same = self.chosen.get("group") == self.chosen.get("prompt")
         unsaid = {*HIDDEN} | ({"group"} if same else set()) | (set() if self.stepped else {"step"})
-        return Findings(
-            schema=self.source.schema.name,
-            columns={role: text for role, text in self.chosen.items() if role in used and role not in unsaid},
-            files=len(self.source.mine),
-            rows=self.read,
-            left_out={what: many for what, many in self.left_out.items() if many},
-            steps=tuple(np.unique(used["step"]).tolist()) if self.stepped else (),
-            prompts=int(used["prompt"].nunique()),
-            sizes={int(size): int(many) for size, many in sizes.items()},
-            rewards=rewards,
-            uniform=uniform,
-            remarks=tuple(remarks),
-        )
+        columns = {role: text for role, text in self.chosen.items() if role in used and role not in unsaid}
+        left = {what: many for what, many in self.left_out.items() if many}
+        read = self.source.schema.name, columns, len(self.source.mine), self.read, left
+        steps = tuple(np.unique(used["step"]).tolist()) if self.stepped else ()
+        sizes = used["group"].value_counts().value_counts().sort_index()
+        held = {int(size): int(many) for size, many in sizes.items()}
+        return Findings(*read, steps, int(used["prompt"].nunique()), held, rewards, uniform, tuple(remarks))
 
 
 def _repeated(rows: pd.DataFrame) -> np.ndarray:

@@ -103,10 +103,8 @@ class Opened:
         if "reward" not in chosen and require_reward:
             raise ValueError(f"reward must name a column: --reward COLUMN, or as in 'correct + 0.2 * format'; {found}")
         if not {"prompt", "group"} & chosen.keys() and not grouped and require_reward:
-            raise ValueError(
-                "prompt must name the column that the responses to a prompt share: --prompt COLUMN, or --group-of N where each "
-                f"N rows are a group; {found}"
-            )
+            told = "prompt must name the column that the responses to a prompt share: --prompt COLUMN, or --group-of N where each"
+            raise ValueError(f"{told} N rows are a group; {found}")
         return {role: chosen[role] for role in ROLES if role in chosen}
 
     def _only_number(self) -> str:
@@ -149,10 +147,8 @@ def opened(path: Path, named: str | None, pattern: str | None, given: Mapping[st
             of = [file for file in of if any(fnmatchcase(files.place(file, path), wanted) for wanted in one.files)]
         fits |= {one.name: of} if of else {}
     if len(fits) > 1:
-        raise ValueError(
-            f"the log fits {len(fits)} schemas, {' and '.join(fits)}: say which it is (--schema {next(iter(fits))}), or "
-            "which files are read (--files PATTERN)"
-        )
+        told = f"the log fits {len(fits)} schemas, {' and '.join(fits)}: say which it is (--schema {next(iter(fits))}), or"
+        raise ValueError(f"{told} which files are read (--files PATTERN)")
     if named not in (None, "plain") and not fits:
         needs = ", ".join(schemas()[named].needs)
         raise ValueError(f"no file has what the schema {named} needs ({needs}); found {listed(next(iter(heads.values()), ()))}")

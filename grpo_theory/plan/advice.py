@@ -14,16 +14,8 @@ from grpo_theory.intervals.rollout_intervals import effective_interval
 from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.logs import Findings, RolloutLog
 from grpo_theory.logs.findings import filtered
-from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits, cost_optimum
-from grpo_theory.plan.efficiency import (
-    MOST_VALUES,
-    EfficiencyChoice,
-    EstimatorLaws,
-    StepLaw,
-    baseline_of,
-    plan_by_efficiency,
-    switches,
-)
+from grpo_theory.plan import efficiency
+from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
 from grpo_theory.plan.group_size import (
     LEAVE_ONE_OUT,
@@ -42,7 +34,6 @@ from grpo_theory.plan.success_rates import (
     most_success,
     responses_to_tell,
 )
-from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import Argument, ArgumentError, as_count, as_fraction, as_number, as_positive, shown, typed
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
@@ -307,10 +298,6 @@ class RewardsAdvice:
         Of the table.
     group_sizes : (int, int)
         Sizes of the smallest and the largest group.
-    range : (float, float)
-        The least and the greatest reward.
-    distinct : int
-        How many different rewards there are.
     uniform : UniformShares
         The share of groups whose rewards are all equal, at the group sizes that are shown.
     evaluations : tuple of Evaluation
@@ -327,8 +314,6 @@ class RewardsAdvice:
 
     sample: SampleSize
     group_sizes: tuple[int, int]
-    range: tuple[float, float]
-    distinct: int
     uniform: UniformShares
     evaluations: tuple[Evaluation, ...]
     rates: SuccessRates | None
@@ -352,11 +337,11 @@ def advise_from_rewards(
     if counts.binary and not chosen:
         law = fit_success_rates(counts)
         if largest < LAW_FROM:
-            refusal = (
-                f"groups of {largest} responses do not tell how success rates are distributed over prompts. Log groups of "
-                f"{LAW_FROM} or more; groups of {responses_to_tell(max(sizes))} tell how many groups of up to {max(sizes)} have "
-                "equal rewards"
+            refusal = f"groups of {largest} responses do not tell how success rates are distributed over prompts. Log groups of "
+            refusal += (
+                f"{LAW_FROM} or more; groups of {responses_to_tell(max(sizes))} tell how many groups of up to {max(sizes)} "
             )
+            refusal += "have equal rewards"
     try:
         if asked is not None and not chosen:
             weights = weigh_prompts(counts, estimator, asked, level, law=law) if not refusal else None
@@ -364,28 +349,18 @@ def advise_from_rewards(
                 factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=law)
     except ValueError as error:  # an estimator whose update is not a function of the success rate
         refusal = refusal or str(error)
-    least, greatest, evaluations = float(counts.values[0]), float(counts.values[-1]), []
+    evaluations = []
     if chosen:  # uniform groups may be of any share above that least one: prompts of which all are uniform are never seen
         unknown, needed = np.full(sizes.size, np.nan), np.vectorize(responses_to_tell)(sizes, counts.values.size)
         known = Interval(unknown, unknown, float(counts.values.size) ** (1.0 - sizes), np.ones(sizes.size), level)
         uniform = UniformShares(sizes, known, np.zeros(sizes.size), np.full((sizes.size, 2), np.nan), needed)
     else:
         uniform, variance = estimate_uniform_shares(counts, sizes, level, law=law), split_variance(counts)
-        evaluations = [
-            evaluation_size(variance, DIFFERENCE * (greatest - least), k, rho, level) for rho in CORRELATIONS for k in EVALUATED
-        ]
-    return RewardsAdvice(
-        sample=effective_sample_size(counts, level),
-        group_sizes=(int(counts.sizes.min()), largest),
-        range=(least, greatest),
-        distinct=int(counts.values.size),
-        uniform=uniform,
-        evaluations=tuple(evaluations),
-        rates=None if refusal and largest < LAW_FROM else law,
-        weights=weights,
-        learning_rate=factor,
-        refusal=refusal,
-    )
+        apart = DIFFERENCE * float(np.ptp(counts.values))
+        evaluations = [evaluation_size(variance, apart, k, rho, level) for rho in CORRELATIONS for k in EVALUATED]
+    sample, rates = effective_sample_size(counts, level), None if refusal and largest < LAW_FROM else law
+    logged = int(counts.sizes.min()), largest
+    return RewardsAdvice(sample, logged, uniform, tuple(evaluations), rates, weights, factor, refusal)
 
 
 TOLERANCE = 0.05
@@ -410,8 +385,6 @@ class ScoresAdvice:
         The batches with it.
     rival : Switch or None
         The baseline that is shown to have less error, if there is one.
-    real_optimum : float
-        The best group size with the recommended baseline were sizes not whole and only the cost a limit.
     signal : Interval
         The squared norm of the gradient over its mean squared error, with the recommended batch. The limits are those for
         sketches, which the scores are taken for. Of an estimator that divides it is efficiency/(1 - efficiency).
@@ -430,12 +403,11 @@ class ScoresAdvice:
     baseline: str
     by_error: GroupSizeChoice
     rival: Switch | None
-    real_optimum: float
     signal: Interval
     student_coverage: float
-    laws: EstimatorLaws
+    laws: efficiency.EstimatorLaws
     estimator: Estimator | None
-    own: EfficiencyChoice | None
+    own: efficiency.EfficiencyChoice | None
     refusal: str
 
     @property
@@ -451,14 +423,14 @@ class ScoresAdvice:
     @cached_property
     def others(self) -> tuple[Switch, ...]:
         """Other estimators and what they gain; empty where the user's cannot be planned, or the table has too many rewards."""
-        if self.refusal or self.laws.distinct > MOST_VALUES:
+        if self.refusal or self.laws.distinct > efficiency.MOST_VALUES:
             return ()
         level, own = self.choice.loss.level, self.own
         if own is None:
             root, likely = self.laws.of_recommended(self.baseline, self.by_error)
         else:
             root, likely = own.estimates.at(own.best), own.likely_root
-        return switches(self.laws.others(self.estimator, level), root, likely, level)
+        return efficiency.switches(self.laws.others(self.estimator, level), root, likely, level)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -591,48 +563,33 @@ def advise(
     check_independent(findings)
     check_informative(counts)
     kept, missing = usable(groups)
-    own = None if named is None else baseline_of(named, int(group_size or sizes[0]))
+    own = None if named is None else efficiency.baseline_of(named, int(group_size or sizes[0]))
     scores = None
     if kept is not None:
         # Without a name it is for what trainers can be set to; other baselines are remarks.
         baseline, leave_one_out = own or LEAVE_ONE_OUT, choose_group_size(kept, limits, level)
         by_error, rival = choose_baseline(kept, limits, leave_one_out, baseline)
-        laws, divides, planned, refusal = EstimatorLaws(kept, limits, group_size), None if own else named, None, ""
+        laws, divides, planned, refusal = efficiency.EstimatorLaws(kept, limits, group_size), None if own else named, None, ""
         if divides is not None:
-            planned, refusal = plan_by_efficiency(laws, divides, level)
+            planned, refusal = efficiency.plan_by_efficiency(laws, divides, level)
         choice = planned or by_error
-        law, at = (StepLaw.of_unbiased(baseline_terms(kept)[baseline], choice.group_sizes[[choice.best]]), 0)
+        law, at = (efficiency.StepLaw.of_unbiased(baseline_terms(kept)[baseline], choice.group_sizes[[choice.best]]), 0)
         if planned is not None:
             law, at = planned.law, planned.best
-        scores = ScoresAdvice(
-            baseline=baseline,
-            by_error=by_error,
-            rival=rival,
-            real_optimum=cost_optimum(
-                GroupSizeLaw(*by_error.estimates.likely.tolist()), limits.cost_prompt, limits.cost_response
-            ),
-            signal=law.signal(at, choice.batch_size, level, kept.known_scores.shape[-1]),
-            student_coverage=leave_one_out.student_coverage,
-            laws=laws,
-            estimator=divides,
-            own=planned,
-            refusal=refusal,
-        )
+        strength, student = law.signal(at, choice.batch_size, level, kept.known_scores.shape[-1]), leave_one_out.student_coverage
+        scores = ScoresAdvice(baseline, by_error, rival, strength, student, laws, divides, planned, refusal)
     best = None if scores is None else scores.choice.group_size
-    name = UNNAMED if named is None else named.name
-    return Advice(
-        limits=limits,
-        group_size=group_size,
-        estimator=None if named is None else named.name,
-        baseline=own,
-        level=level,
-        tolerance=tolerance,
-        rewards=advise_from_rewards(counts, name, limits, group_size or best, best, level),
-        scores=scores,
-        missing=missing,
-        notes=() if findings is None else (*findings.warnings, *findings.remarks, *_contradicted(findings, group_size)),
-        reading=() if findings is None else findings.reading,
-    )
+    name, notes = None if named is None else named.name, list[str]()
+    if findings is not None:
+        notes += [*findings.warnings, *findings.remarks]
+        logged = list(findings.sizes)
+        if group_size is not None and group_size not in logged:
+            held = f"{logged[0]:,}" if len(logged) == 1 else f"{logged[0]:,} to {logged[-1]:,}"
+            own_size = f"none the {group_size:,} of your group size (--group-size)"
+            notes.append(f"The groups of the log have {held} responses, and {own_size}.")
+    rewards = advise_from_rewards(counts, name or UNNAMED, limits, group_size or best, best, level)
+    told = (rewards, scores, missing, tuple(notes), () if findings is None else findings.reading)
+    return Advice(limits, group_size, name, own, level, tolerance, *told)
 
 
 def usable(groups: Groups | None) -> tuple[Groups | None, str]:
@@ -646,15 +603,6 @@ def usable(groups: Groups | None) -> tuple[Groups | None, str]:
     if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
         return None, f"in no group of {FEWEST} responses or more do the rewards differ"
     return kept, ""
-
-
-def _contradicted(findings: Findings, group_size: int | None) -> tuple[str, ...]:
-    """Return that the log's groups are not of the size that the user has, if all of them have another."""
-    sizes = list(findings.sizes)
-    if group_size is None or group_size in sizes:
-        return ()
-    held = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-    return (f"The groups of the log have {held} responses, and none the {group_size:,} of your group size (--group-size).",)
 
 
 def parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
@@ -674,10 +622,8 @@ def parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, 
 def check_independent(findings: Findings | None) -> None:
     """Raise ValueError if prompts have several groups each: the limits are right for groups of different prompts."""
     if findings is not None and findings.groups > findings.prompts:
-        raise ValueError(
-            f"rollouts must have one group per prompt, and these {findings.groups} groups are of {findings.prompts} prompts. "
-            "Read the table with steps 'newest', which takes the newest group of each"
-        )
+        told = f"rollouts must have one group per prompt, and these {findings.groups} groups are of {findings.prompts} prompts."
+        raise ValueError(f"{told} Read the table with steps 'newest', which takes the newest group of each")
 
 
 def check_informative(counts: RewardCounts) -> None:
@@ -690,8 +636,6 @@ def check_informative(counts: RewardCounts) -> None:
         told = "they say nothing about a gradient"
         if counts.values[0] == 0.0:
             most, size = most_success(counts.prompts), int(counts.sizes.min())
-            told += (
-                f". If 1 is success, at 95% confidence the mean success rate is at most {most:.2g}. So is the share of groups "
-            )
-            told += f"of up to {size} responses with a signal. Log more prompts, or easier ones"
+            told += f". If 1 is success, at 95% confidence the mean success rate is at most {most:.2g}. So is the share of "
+            told += f"groups of up to {size} responses with a signal. Log more prompts, or easier ones"
         raise ValueError(f"rollouts must have different rewards, and all are {counts.values[0]:g}: {told}")

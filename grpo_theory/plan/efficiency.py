@@ -284,9 +284,8 @@ class StepLaw:
         strength = Estimates(*(np.tensordot(weights, np.stack(part), 1) for part in zip(along, self.square, strict=True)))
         step = (share * part + (1.0 - share) * other for part, other in zip(power, own, strict=True))
         noise = Estimates(*(whole - part for whole, part in zip(step, strength, strict=True)))
-        return ratio_interval(
-            strength, noise, level, noise=0.0 if sketch_width is None else 2.0 / as_count("sketch_width", sketch_width)
-        )
+        short = 0.0 if sketch_width is None else 2.0 / as_count("sketch_width", sketch_width)
+        return ratio_interval(strength, noise, level, noise=short)
 
 
 @typed

@@ -168,9 +168,8 @@ def _graded_weights(counts: RewardCounts, estimator: Estimator, size: int, level
 
     large = counts.sizes >= max(size, 2)
     if large.sum() < 2 or size < 2:
-        raise ValueError(
-            f"counts must have at least 2 prompts with {max(size, 2)} responses for groups of {size}, got {large.sum()}"
-        )
+        least = f"at least 2 prompts with {max(size, 2)} responses for groups of {size}"
+        raise ValueError(f"counts must have {least}, got {large.sum()}")
     parts, span = _covariances(counts, estimator, size, large), float(counts.values[-1] - counts.values[0]) or 1.0
     place = np.searchsorted(EDGES, (counts.means[large] - counts.values[0]) / span)
     classes, many = (place == np.arange(3)[:, None]).astype(np.float64), place.size
@@ -394,9 +393,8 @@ def bootstrap_limits(statistic: Callable[[Array], Array], prompts: int, level: f
         jackknife = np.concatenate([statistic(part) for part in np.array_split(left_out, -(-groups // BLOCK))])
         moved = np.nan_to_num(jackknife.mean(axis=0) - jackknife, nan=0.0, posinf=0.0, neginf=0.0)
         # z0 = Phi^-1(share of draws below the estimate), a = sum d^3/(6 (sum d^2)^1.5): Efron and Tibshirani 1993, 14.3.
-        share = np.clip(
-            ((found < estimate).mean(axis=0) + (found <= estimate).mean(axis=0)) / 2.0, 0.5 / draws, 1.0 - 0.5 / draws
-        )
+        share = ((found < estimate).mean(axis=0) + (found <= estimate).mean(axis=0)) / 2.0
+        share = np.clip(share, 0.5 / draws, 1.0 - 0.5 / draws)
         squares = (moved**2).sum(axis=0)
         z0 = ndtri(share)
         acceleration = np.where(squares > 0.0, (moved**3).sum(axis=0) / (6.0 * np.maximum(squares, 1e-300) ** 1.5), 0.0)

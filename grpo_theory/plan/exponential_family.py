@@ -141,10 +141,8 @@ def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
     if not isinstance(log, Groups):
         raise TypeError(f"log must be rollouts, as gt.read_rollouts(path) or gt.RaggedRollouts(...) makes them, got {shown(log)}")
     if log.scores is None:
-        raise ValueError(
-            "log must have a sketch of each response for a twin, and has rewards alone. Use gt.sketch to make sketches; "
-            "gt.read_rollouts reads them from a column named sketch"
-        )
+        told = "log must have a sketch of each response for a twin, and has rewards alone. Use gt.sketch to make sketches;"
+        raise ValueError(f"{told} gt.read_rollouts reads them from a column named sketch")
     if not log.single:
         raise ValueError(f"log must be one batch for a twin, got rewards of shape {log.rewards.shape}")
     log.require(responses=responses)
@@ -174,9 +172,7 @@ def _family(rollouts: RaggedRollouts, unit: float) -> Problem:
     found = [Candidates.of(rollouts.rewards[rows], rollouts.known_scores[rows]) for rows in groups]
     contrasts = [one.contrast() for one in found if np.ptp(one.rewards) > 0.0]
     if not contrasts:
-        raise ValueError(
-            "log must have a prompt whose responses differ in their reward; there is none, so nothing can be learned from it"
-        )
+        raise ValueError("log must have a prompt whose responses differ in their reward; there is none, so nothing is learned")
     chances = np.zeros(len(found))
     if counts.binary:
         # Of a reward that a prompt's responses never had: the mean that the beta law leaves after such a sample.

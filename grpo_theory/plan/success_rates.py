@@ -65,9 +65,8 @@ def binomial_table(successes: ArrayLike, sizes: ArrayLike, rates: ArrayLike) -> 
 def cells(counts: RewardCounts) -> tuple[Integers, Integers, Array]:
     """Return the distinct pairs of successes and size among prompts, shape (C,) each, and how many prompts have each."""
     if not counts.binary:
-        raise ValueError(
-            f"counts must be of two different rewards, got {counts.values.size}: count a reward above a threshold as success"
-        )
+        told = f"counts must be of two different rewards, got {counts.values.size}"
+        raise ValueError(f"{told}: count a reward above a threshold as success")
     (sizes, successes), prompts = np.unique([counts.sizes, counts.successes], axis=1, return_counts=True)
     return successes, sizes, prompts.astype(np.float64)
 
@@ -715,9 +714,7 @@ def estimate_uniform_shares(
     level = check_level(level)
     sizes = np.array([as_count("group_sizes", size) for size in np.atleast_1d(group_sizes).tolist()])
     if counts.sizes.max() < 2:
-        raise ValueError(
-            "counts must have a prompt with two responses: one response per prompt says nothing about uniform groups"
-        )
+        raise ValueError("counts must have a prompt with two responses: one per prompt says nothing about uniform groups")
     intervals, ends, needed = [], np.full((sizes.size, 2), np.nan), np.vectorize(responses_to_tell)(sizes, counts.values.size)
     for place, size in enumerate(sizes.tolist()):
         terms = share_terms(counts, size)

@@ -70,11 +70,8 @@ def _plan(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:
         if log is None:
             raise
         raise ValueError(f"{error}. What was read: {'; '.join(log.findings.reading[1:3])}") from None
-    return {
-        "json": lambda: page.to_json(advice, whole),
-        "html": lambda: page.to_html(advice, whole),
-        "text": lambda: page.to_text(advice, whole, everything=options.all),
-    }
+    files = {"json": lambda: page.to_json(advice, whole), "html": lambda: page.to_html(advice, whole)}
+    return files | {"text": lambda: page.to_text(advice, whole, everything=options.all)}
 
 
 def _budget(options: argparse.Namespace) -> float:
@@ -91,10 +88,8 @@ def _budget(options: argparse.Namespace) -> float:
     if options.budget is None:
         return min(STEP * (0.5 * options.cost_prompt + options.cost_response), total)
     if options.budget > total:
-        raise ValueError(
-            f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. Here --total counts the responses "
-            "of the whole run, or what they cost, and --budget is what one batch may cost"
-        )
+        told = f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. Here --total counts the responses"
+        raise ValueError(f"{told} of the whole run, or what they cost, and --budget is what one batch may cost")
     return float(options.budget)
 
 
@@ -123,9 +118,5 @@ def _read(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:
 
 
 plan_command = Command("advise on group size, batch, baseline and learning rate from a table of rollouts", "plan", _plan)
-check_command = Command(
-    "check a trainer from its log: convention of the advantages, wrong groups, importance ratios", "check", _check
-)
-read_command = Command(
-    "read a log: what to do, signal, course, prompts always or never solved, pass@k, two logs compared", "read", _read
-)
+check_command = Command("check a trainer from its log: convention of advantages, wrong groups, ratios", "check", _check)
+read_command = Command("read a log: what to do, signal, course, prompts never solved, pass@k, two logs", "read", _read)

@@ -201,10 +201,8 @@ def the_other(advice: Advice, run: RunAdvice | None) -> str:
         return f"One step alone: no size can be told, as {advice.missing}."
     choice = advice.scores.choice
     span = "" if choice.low == choice.high else f" ({choice.low:,} to {choice.high:,} may be best)"
-    return (
-        f"One step alone would ask for groups of {choice.group_size:,}{span}. Follow the run: its size is judged by the "
-        "success at the end, and not by the error of one gradient."
-    )
+    follow = "Follow the run: its size is judged by the success at the end, and not by the error of one gradient."
+    return f"One step alone would ask for groups of {choice.group_size:,}{span}. {follow}"
 
 
 def how_sure(advice: Advice, run: RunAdvice | None) -> str:
@@ -302,10 +300,8 @@ def warnings(advice: Advice) -> Iterable[str]:
     if advice.heavy_tailed:
         yield "few prompts make most of the error, so its limits are wide. More prompts help; more responses to each do not."
     if left := advice.rewards.sample.prompts - advice.scores.prompts:
-        yield (
-            f"{counted(left, 'prompt')} with fewer than {FEWEST} responses left out where gradients are needed; "
-            f"{advice.scores.prompts:,} used."
-        )
+        few = f"{counted(left, 'prompt')} with fewer than {FEWEST} responses left out where gradients are needed"
+        yield f"{few}; {advice.scores.prompts:,} used."
 
 
 def binding(advice: Advice) -> str:
@@ -316,9 +312,8 @@ def binding(advice: Advice) -> str:
 
 def behind(advice: Advice) -> list[Section]:
     """Return what the screen rests on: other estimators and baselines, rewards, evaluations, assumptions, reading."""
-    found = [] if advice.scores is None else [compared(advice)]
-    found.append(rewards_alone(advice))
-    found.append(Section("Assumed, and not checked", ASSUMED))
+    found = [rewards_alone(advice), Section("Assumed, and not checked", ASSUMED)]
+    found = found if advice.scores is None else [compared(advice), *found]
     return [*found, Section("Read as", advice.reading)] if advice.reading else found
 
 
@@ -356,29 +351,27 @@ def rewards_alone(advice: Advice) -> Section:
             f"({interval_text(float(shares.low[i]), float(shares.high[i]))})"
             for i, kind in enumerate(("hard ones", "middling ones", "easy ones"))
         ]
-        lines.append(
-            f"With {rewards.weights.estimator} in groups of {rewards.weights.group_size} the expected step is shared among "
-            f"prompts so: {parts[0]}, {parts[1]} and {parts[2]}. Gradients are taken to be as long as the variance of a "
-            "prompt's rewards."
-        )
+        weighed = f"With {rewards.weights.estimator} in groups of {rewards.weights.group_size} the expected step is shared among"
+        so = f"prompts so: {parts[0]}, {parts[1]} and {parts[2]}"
+        lines.append(f"{weighed} {so}. Gradients are taken to be as long as the variance of a prompt's rewards.")
     if rewards.refusal:
         lines.append(f"Not given: {rewards.refusal}.")
     if rewards.evaluations:
         one = [case for case in rewards.evaluations if case.responses == 1]
         unlike, *_, alike = sorted(one, key=lambda case: case.correlation)
-        lines.append(
-            f"An evaluation with one response per prompt finds a difference of {number(alike.difference)} in mean reward with a "
-            f"chance of 80% on {alike.prompts:,} prompts if one policy is the other a few steps on (expected rewards correlate "
-            f"by {number(alike.correlation)}), and on {unlike.prompts:,} if they are unrelated."
-        )
+        found = f"An evaluation with one response per prompt finds a difference of {number(alike.difference)} in mean reward"
+        near = f"if one policy is the other a few steps on (expected rewards correlate by {number(alike.correlation)})"
+        chance = f"with a chance of 80% on {alike.prompts:,} prompts {near}"
+        lines.append(f"{found} {chance}, and on {unlike.prompts:,} if they are unrelated.")
     return Section("From the rewards alone", tuple(lines))
 
 
 FORMAT = 6
 """Raised when a key changes its meaning or goes."""
+OF_ADVICE = ("group_size", "estimator", "baseline", "level", "tolerance", "limits")
 OF_CHOICE = ("group_size", "batch_size", "low", "high", "bounded", "risk", "group_sizes", "batch_sizes", "loss", "candidates")
-OF_SCORES = ("baseline", "rival", "real_optimum", "signal", "prompts", "others", "refusal")
-"""What is told of the choice for a step, and of what else scores tell."""
+OF_SCORES = ("baseline", "rival", "signal", "prompts", "others", "refusal")
+"""What is told of the advice, of the choice for a step, and of what else scores tell."""
 
 
 def to_json(advice: Advice, run: RunAdvice | None = None) -> str:
@@ -416,10 +409,7 @@ def to_dict(advice: Advice, run: RunAdvice | None = None) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "recommendation": json_value(answer(advice, run)),
-        **{
-            name: json_value(getattr(advice, name))
-            for name in ("group_size", "estimator", "baseline", "level", "tolerance", "limits")
-        },
+        **{name: json_value(getattr(advice, name)) for name in OF_ADVICE},
         "step": json_value(step),
         "missing": advice.missing or None,
         "run": json_value(run),

@@ -113,9 +113,8 @@ class StepFiles:
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
             found = "is a file" if folder.exists() else "does not exist"
-            raise ValueError(
-                f"DIR must be a folder with a file for each step, as verl's rollout_data_dir; '{printable(folder)}' {found}"
-            )
+            told = f"DIR must be a folder with a file for each step, as verl's rollout_data_dir; '{printable(folder)}'"
+            raise ValueError(f"{told} {found}")
         self.folder = folder
         self._given: dict[Path, int] = {}
         self._looks: dict[Path, tuple[int, int]] = {}
