@@ -338,10 +338,8 @@ def advise_from_rewards(
         law = fit_success_rates(counts)
         if largest < LAW_FROM:
             refusal = f"groups of {largest} responses do not tell how success rates are distributed over prompts. Log groups of "
-            refusal += (
-                f"{LAW_FROM} or more; groups of {responses_to_tell(max(sizes))} tell how many groups of up to {max(sizes)} "
-            )
-            refusal += "have equal rewards"
+            refusal += f"{LAW_FROM} or more; groups of {responses_to_tell(max(sizes))} tell how many groups of up to {max(sizes)}"
+            refusal += " have equal rewards"
     try:
         if asked is not None and not chosen:
             weights = weigh_prompts(counts, estimator, asked, level, law=law) if not refusal else None

@@ -1,4 +1,4 @@
-"""An advice as one screen that says what to do first, with all that it rests on behind it; as JSON; and as one page of HTML.
+"""An advice as one screen that says what to do first, as JSON, and as one page of HTML.
 
 What draws is imported for the page alone.
 """
