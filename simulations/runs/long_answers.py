@@ -129,7 +129,8 @@ class Texts(NamedTuple):
         trained, held_out = (self._prompts(rng, shared, sorts, uncertain, direction) for _ in range(2))
         return trained, held_out
 
-    def _prompts(self, rng: np.random.Generator, shared: Array, sorts: Array, uncertain: Array, direction: Array) -> Prompts:
+    def _prompts(self, rng, shared, sorts, uncertain, direction):
+        """Return prompts with features and starting logits of their own."""
         deciding, first = (2 if self.kind != "walk" and self.tokens > 1 else 1), 2 * (self.kind != "text")
         rights = np.broadcast_to(np.arange(OPTIONS) == 0, (self.prompts * deciding, OPTIONS))
         rates = np.geomspace(self.easiest, self.rarest, self.prompts)
@@ -220,7 +221,7 @@ def binomial(state, count, chance):
             word = next_word(state)
             if undrawn < 64:
                 word >>= _64 - np.uint64(undrawn)
-            high += np.int64(ones(word))
+            high += int(ones(word))
             undrawn -= 64
         rest *= 2.0
         if rest >= 1.0:  # the chance's bit is 1: uniforms whose bit is 0 are below it
@@ -403,7 +404,7 @@ def add_terms(prompts, update, m, log_options, visits, slope):
                 )
 
 
-def train(prompts: Prompts, update: Update, rates, group_size: int, looks, runs: int, seed) -> Array:
+def train(prompts, update, rates, group_size, looks, runs, seed):
     """Return the parameters of runs at each rate after numbers of updates, shape (rates, runs, looks, d); rates share draws."""
     thetas = np.full((len(rates), runs, len(looks), DIMENSION), np.nan)
     for r in range(runs):

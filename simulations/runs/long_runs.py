@@ -9,7 +9,7 @@ the best size is fitted on all kinds but the one on which it is judged.
 """
 
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,7 +80,10 @@ STRENGTHS = (3e-4, 1e-3, 3e-3, 1e-1)
 PLAIN = ((Arm("text", 64, "rloo"), 8), (Arm("text", 64, "grpo", "sum", "Adam"), 8), (Arm("text", 64, "grpo", "sum", "Adam"), 64))
 """What these terms are added to, and the group size."""
 WITH_TERMS = tuple(
-    (arm._replace(**{term: strength}), size) for arm, size in PLAIN for term in ("bonus", "penalty") for strength in STRENGTHS
+    (Arm(*arm[:5], *((strength, 0.0) if bonus else (0.0, strength))), size)
+    for arm, size in PLAIN
+    for bonus in (True, False)
+    for strength in STRENGTHS
 )
 PIECES = (*((arm, size) for arm in ARMS for size in SIZES), *PLAIN[1:], *WITH_TERMS)
 
@@ -102,7 +105,7 @@ def trained(draws, rng, chunk):
         prompts, held_out = KINDS[arm.kind]._replace(tokens=arm.tokens).draw(FIRST + draw)
         update = update_of(prompts, arm.estimator, size, arm.aggregation, **more)
         thetas = train(prompts, update, rates, size, UPDATES, 1, child_seed(seed_of(rng), FIRST + draw))[:, 0]
-        ended = np.isfinite(thetas).all(axis=-1)
+        ended = np.asarray(np.isfinite(thetas).all(axis=-1))
         kept = np.where(ended[..., None], thetas, 0.0)
         for m, seen in enumerate((prompts, held_out)):
             found[m, :, draw] = np.where(ended, seen.success(kept).mean(axis=-1), 0.0)
@@ -193,7 +196,9 @@ def advice(found, kind, draws, wrong=False):
     law = None if kind == ALL else fitted(settings_of(found, others, draws))
     best = [np.concatenate(sides) for sides, *_ in listed]
     always = {size: [sides[k] for sides, *_ in listed] for k, size in enumerate(SIZES)}
-    sides = {"long/one size": evidence(pooled(list(zip(best, always[64 if wrong else USUAL], strict=True))), POINT)}
+    sides: dict[str, Any] = {
+        "long/one size": evidence(pooled(list(zip(best, always[64 if wrong else USUAL], strict=True))), POINT)
+    }
     undivided = [(sides, said) for sides, said, _, divided in listed if not divided]
     step = [(np.concatenate(one), at_sizes(one, (64.0 if wrong else 1.0) * said)) for one, said in undivided]
     sides["long/step size"] = (
