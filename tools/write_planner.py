@@ -23,7 +23,7 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}: written by tools/write_planner.py -->", f"<!-- end of {name} -->"
 
 
-PLANNER, TWIN, TRAINED = marks("planner"), marks("reach"), marks("trained model")
+PLANNER, TWIN, TRAINED, LONG = marks("planner"), marks("reach"), marks("trained model"), marks("long runs")
 SAMPLED = ["estimate", "standard_error", "replications"]
 LIMITS = [*SAMPLED, "low", "high", "other_sign", "at_end"]
 TRAINED_COLUMNS = ["trained", "estimator", "place", "quantity", "arm", "against", "size", "estimate"]
@@ -37,6 +37,7 @@ KEPT = {
         4,
     ),
     "twin": ("twin_reach", ["problem", "start", "size", "arm", "ahead", "quantity", "prediction", *SAMPLED], 4),
+    "long_runs": ("long_runs", ["kind", "estimator", "quantity", "group_size", "estimate", "low", "high"], 5),
     "trained_advice": ("advice_on_trained_model", TRAINED_COLUMNS, 5),
     "trained_twin": ("twin_on_trained_model", ["ahead", "arm", "quantity", *SAMPLED], 5),
 }
@@ -54,6 +55,8 @@ def kept_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "heavy_tails":  # the longer of two runs of a setting
         tails = table[table["part"].str.startswith("tails")].sort_values("replications", ascending=False, kind="stable")
         table = tails.drop_duplicates(["law", "prompts", "responses", "quantity"]).sort_index()
+    elif name == "long_runs":
+        return table.loc[table["quantity"] == "lost", columns].round(digits).astype({"group_size": int})
     else:
         table = table[table["arm"] != "control"]
     if name == "advice_regret":  # without the sizes among each other
@@ -80,6 +83,17 @@ def markdown(rows: list[list[str]]) -> str:
     """Return a Markdown table of rows, of which the first is its head."""
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
+
+
+def long_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of the points that sizes lose, with half-widths, by kind of world and division."""
+    sizes = sorted(kept["group_size"].unique())
+    rows = [["world", "advantages", *map(str, sizes)]]
+    for (kind, estimator), part in kept.groupby(["kind", "estimator"], sort=False):
+        points = 100.0 * part.set_index("group_size")[["estimate", "high"]]
+        shown = [f"{points.at[size, 'estimate']:.1f} ± {points.at[size, 'high'] - points.at[size, 'estimate']:.1f}" for size in sizes]
+        rows.append([str(kind), str(estimator), *shown])
+    return markdown(rows) + "\n"
 
 
 def twin_table(kept: pd.DataFrame) -> str:

@@ -172,10 +172,10 @@ class Texts(NamedTuple):
         if first:
             features, start = np.concatenate([lead, features], axis=1), np.concatenate([opening, start], axis=1)
             state = np.concatenate([[0, 0], state + 1])
-        harmless = (stretches[:, None] + np.arange(SORTS)) // SORTS
+        by_sort = (stretches[:, None] + np.arange(SORTS)) // SORTS
         lengths = (stretches + [paths[level == own].sum(axis=1).max() for own in range(len(stretches))]).astype(np.float64)
-        arrays = (np.ascontiguousarray(one) for one in (features, start, state, paths, right, level, harmless))
-        return Prompts(*arrays, sorts, uncertain, lengths)
+        arrays = (np.ascontiguousarray(one) for one in (features, start, state, paths, right, level, by_sort))
+        return Prompts(*[*arrays, sorts, uncertain, lengths])
 
 
 def step_size(prompts: Prompts, theta: Array) -> float:
