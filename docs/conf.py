@@ -10,6 +10,7 @@ TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
 import grpo_theory
+from docs.making.derivations import add_notation
 from docs.making.evidence import reach_table
 from docs.making.gallery import results, write_scripts
 from docs.making.places import DOCS, write
@@ -60,6 +61,10 @@ else:
 
 
 def setup(app: Sphinx) -> None:
-    """Read docstrings as the plain text that they are, and put measured coverages below those of intervals and plans."""
+    """Read docstrings as the plain text that they are, with measured coverages below those of intervals and plans.
+
+    Derivations get a link to their notation.
+    """
+    app.connect("source-read", add_notation)
     app.connect("autodoc-process-docstring", escape_docstring, priority=100)
     app.connect("autodoc-process-docstring", add_measured, priority=900)

@@ -7,11 +7,11 @@ from functools import cache
 from docs.making.places import DOCS
 
 LINE = re.compile(
-    r'^\| <a id="section-[\d-]+"></a>(?P<number>[\d.]+) '
-    r"\| \[(?P<title>.+)\]\((?P<page>derivations/\w+\.md)\) \|(?P<ids>.*?) \|$",
-    re.MULTILINE,
+    r'^- <a id="section-[\d-]+"></a>(?P<number>[\d.]+) \[(?P<title>.+)\]\((?P<page>derivations/\w+\.md)\)$', re.MULTILINE
 )
-"""A line of the index: number, title, page and the statements that are derived there."""
+"""A line of the index: number, title and page."""
+IDS = re.compile(r"# .+ \(([A-Z]\d.*)\)")
+"""The heading of a page on which statements are derived."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,6 @@ class Derivation:
     def section(self) -> int:
         """The number by which sources and claims name it, as in "docs/derivations.md, section 7"."""
         return int(self.number.partition(".")[0])
-
-    @property
-    def heading(self) -> str:
-        """The heading that the page has."""
-        return f"# {self.number}. {self.title}{f' ({self.ids})' if self.ids else ''}"
 
     @property
     def statements(self) -> set[str]:
@@ -52,11 +47,18 @@ class Derivation:
 def derivations() -> tuple[Derivation, ...]:
     """Return all pages in the order of the index."""
     index = (DOCS / "derivations.md").read_text(encoding="utf-8")
-    lines = [line.groupdict() for line in LINE.finditer(index)]
-    return tuple(
-        Derivation(one["number"], one["title"], one["page"], one["ids"].strip(), (DOCS / one["page"]).read_text(encoding="utf-8"))
-        for one in lines
-    )
+    found = []
+    for number, title, page in LINE.findall(index):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        ids = IDS.match(text)
+        found.append(Derivation(number, title, page, ids[1] if ids else "", text))
+    return tuple(found)
+
+
+def add_notation(_app: object, page: str, source: list[str]) -> None:
+    """Put a link to the notation below the title of a derivation."""
+    if page.startswith("derivations/"):
+        source[0] = source[0].replace("\n", "\n\n[Notation](../derivations.md)\n", 1)
 
 
 def proofs_of(name: str, sources: str) -> list[Derivation]:
