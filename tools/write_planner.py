@@ -1,6 +1,6 @@
 """Bring the planner's regret and coverage, and the reach of twins, from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/twin.csv, docs/trained_advice.csv and
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/twin.csv, docs/long_runs.csv, docs/trained_advice.csv and
 docs/trained_twin.csv, and the tables of the pages of the planner and of twins.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
@@ -138,6 +138,7 @@ def main(results: Path) -> None:
         kept[name] = pd.read_csv(place)
     parts = (
         ("planner.md", PLANNER, planner_table(kept["planner"])),
+        ("runs.md", LONG, long_table(kept["long_runs"])),
         ("twin.md", TRAINED, trained_twin_table(kept["trained_twin"])),
         ("twin.md", TWIN, twin_table(kept["twin"])),
     )
