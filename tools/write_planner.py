@@ -81,7 +81,7 @@ def _percent(share: float) -> str:
 
 def markdown(rows: list[list[str]]) -> str:
     """Return a Markdown table of rows, of which the first is its head."""
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    head, *body = (f"|{'|'.join(row)}|" for row in rows)
     return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
 
 
@@ -91,7 +91,7 @@ def long_table(kept: pd.DataFrame) -> str:
     rows = [["world", "advantages", *map(str, sizes)]]
     for (kind, estimator), part in kept.groupby(["kind", "estimator"], sort=False):
         points = 100.0 * part.set_index("group_size")[["estimate", "high"]]
-        shown = [f"{points.at[size, 'estimate']:.1f} ± {points.at[size, 'high'] - points.at[size, 'estimate']:.1f}" for size in sizes]
+        shown = [f"{points.at[size, 'estimate']:.1f}±{points.at[size, 'high'] - points.at[size, 'estimate']:.1f}" for size in sizes]
         rows.append([str(kind), str(estimator), *shown])
     return markdown(rows) + "\n"
 

@@ -3,7 +3,7 @@
 All tokens share the d parameters. Harmless tokens have two options each, whose logits all prompts share. They come in a few
 sorts, so the choices that equally weighted responses make at tokens of a sort are one binomial number. It is drawn bit by bit, at
 an expense of two bits per token. Tokens that decide are drawn one by one. So an update's gradient has exactly the law that it has
-where each token is drawn, and answers of 256 tokens cost little more than answers of one.
+where each token is drawn. Answers of 256 tokens cost little more than answers of one.
 """
 
 from typing import NamedTuple
@@ -102,7 +102,7 @@ class Texts(NamedTuple):
     kind : str
         In "text" two tokens decide, of which the last is an answer's end (one if tokens is 1).  In "format" a further one must be
         right, the same for all prompts, and seldom is at first. In "walk" an answer has up to `LEVELS` stretches, and goes on or
-        decides after each: it is surer of what is right the longer it is.
+        decides after each.  It is surer of what is right the longer it is.
     tokens : int
         T, of a response; of a walk, so many in four stretches.
     prompts : int

@@ -158,7 +158,7 @@ def in_kind(kind, **wanted):
 
 
 LAWS = tuple(product((0.0, 1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 1.0), (0.0, 0.25, 0.5), (0.0, 1.0)))
-"""What log2 of the best size may be: a + b log2(step's size) + c log2(C/4096) + d if it is divided; b of 1 is the step's law."""
+"""What log2 of the best size may be: a + b log2(step's size) + c log2(C/4096) + d if it is divided."""
 
 
 def law_size(law, said, budget, divided):
@@ -441,7 +441,7 @@ def exponents(found, estimator, optimiser, draws):
 
 @rows(of=trained, cases=lambda quick: [case for case in of_arms(quick) if case["estimator"] == "rloo"])
 def said(found, draws, **case):
-    """The best size of one step at the start and along runs of groups of 8, beside the best size of whole runs, for the page."""
+    """The best size of one step, at the start and along runs of groups of 8, beside that of whole runs."""
     arm = arm_of(case)
     values, sizes = values_of(found, arm), values_of(found, arm, 3)[SIZES.index(USUAL)]
     yield {"budget": 0, "quantity": "step's size"} | lead([start_sizes(arm, draws)[None]])
