@@ -28,15 +28,12 @@ def race(found):
 
 
 DESIGN = {"part": ["design"], "prompts": [3, 5]}
-LAWS = {"quantity": ["step"], "law": ["law 1", "law 2", "law 3"]}
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "words"),
     [
         ("full_gradient", {"quantity": ["prompt"], "gradient": ["all parameters"], "n": range(40)}, "40"),
-        ("rewards_alone", DESIGN | LAWS | {"size": [11]}, "3 and 5 prompts with 11 responses each"),
-        ("rewards_alone", DESIGN | LAWS | {"size": [11]}, "of the 3 that were tried"),
         ("questions", {"batch_size": [4], "group_size": [8]}, "8"),
         ("phases", {"how": ["exact", "sampled"]}, "sampled groups (G = 8, B = 32)"),
         (

@@ -14,14 +14,11 @@ from paper_figures import (
     efficiency,
     gap_bounds,
     gap_quantiles,
-    group_size_horizon,
-    group_size_schedule,
     three_questions,
 )
 from paper_figures.content import summaries
 from paper_figures.content.panels import coverage_axis, heat_map, lengths, points
 from paper_figures.content.phase_windows import shade, tell
-from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
 
 
 @pytest.fixture(autouse=True)
@@ -86,27 +83,6 @@ def test_the_large_marks_of_efficiency_are_at_the_best_size_and_relative_to_the_
     np.testing.assert_allclose(large_marks(axes), [(4.0, 1.0), (8.0, 2.0)])
 
 
-def test_losses_of_plans_are_over_the_measured_loss_of_the_best_fixed_size():
-    """They were over its prediction once, so that it lay beside itself."""
-    losses = {"start": (8.0, 6.0), "fixed": (4.0, 5.0), "current": (2.0, 5.5), "ahead": (3.0, 4.0)}
-    rows = [
-        {"problem": problem, "plan": plan, "step": step, "group_size": 4, "estimate": estimate, "prediction": prediction}
-        for problem in group_size_schedule.TITLES
-        for plan, (estimate, prediction) in losses.items()
-        for step in (1, 2)
-    ]
-    table = pd.DataFrame(rows).assign(standard_error=0.1)
-    right = group_size_schedule.draw({"group_size_schedule": table}).axes[1]
-    marks = {look.marker: plan for plan, look in group_size_schedule.LOOKS.items()}
-    drawn = {marks[line.get_marker()]: line.get_xdata()[0] for line in right.lines if line.get_marker() in marks}
-    assert drawn == pytest.approx({plan: estimate / 4.0 for plan, (estimate, _) in losses.items()})
-    strokes = [line.get_xdata()[0] for line in right.lines if line.get_marker() == "|" and line.get_markersize() > 20.0]
-    assert strokes == pytest.approx([prediction / 5.0 for _, prediction in losses.values()])
-    halves = [np.ptp(bar.get_segments()[0][:, 0]) / 2.0 for bar in right.collections]
-    start = 2.0 * 1.959964 * np.hypot(0.1 / 8.0, 0.1 / 4.0)
-    assert halves[:2] == pytest.approx([start, 0.0], rel=1e-6)
-
-
 def test_a_phase_is_named_in_the_middle_of_each_stretch_of_it():
     _, axes = plt.subplots()
     axes.set_xscale("log")
@@ -144,22 +120,6 @@ def test_quantiles_that_are_drawn_are_spread_out_and_differ_between_estimators()
     np.testing.assert_allclose(np.diff(np.log(levels[first])), np.log(1e4) / (gap_quantiles.COUNT - 1), rtol=0.06)
     drawn = np.sort(np.concatenate([first[1:], second[1:], third[1:]]))
     assert np.diff(drawn).min() > 10, "marks of different estimators do not meet"
-
-
-def test_the_gap_is_that_of_the_group_sizes_on_the_label():
-    """The table has a third group size, for the control: its gap was once drawn under the label of the second."""
-    gaps = {SMALL: 2.0, LARGE: 3.0, WRONG: 50.0}
-    rows = [
-        {"quantity": "simulated", "steps": n, "group_size": size, "estimate": gap, "prediction": gap}
-        for n in (1, 100)
-        for size, gap in gaps.items()
-    ]
-    rows += [{"quantity": "exact", "steps": n, "group_size": np.nan, "estimate": 5.0, "prediction": np.nan} for n in (1, 100)]
-    table = pd.DataFrame(rows).assign(standard_error=0.01, gradient_optimum=4.0)
-    right = group_size_horizon.draw({"group_size_horizon": table}).axes[1]
-    marks = [line.get_ydata()[0] for line in right.lines if line.get_marker() == "D"]
-    assert marks == [1.5, 1.5]
-    assert [line.get_ydata()[0] for line in right.lines if line.get_marker() == "_"] == [1.5, 1.5]
 
 
 def test_bars_reach_from_the_estimate_to_either_limit_and_those_of_points_are_of_95_percent():

@@ -154,11 +154,6 @@ def size_colours(sizes: Sequence[int]) -> dict[int, str]:
     return {size: mpl.colors.to_hex(mpl.colormaps["viridis"](place)) for size, place in zip(sizes, places, strict=True)}
 
 
-def checkpoint_colours(count: int) -> list[str]:
-    """Return colours for the checkpoints of a training run, from early to late, that also differ in lightness."""
-    return sns.color_palette("viridis_r", count + 1).as_hex()[1:]
-
-
 def heat_map(axes: Axes, values: pd.DataFrame, text: pd.DataFrame, colours: str, span: tuple[float, float], **bar: Any) -> None:
     """Draw a heat map with a text in each cell. Seaborn is told `bar` of the bar of colours, which is left out without it."""
     shades = sns.color_palette(f"blend:{colours}", as_cmap=True) if "#" in colours else colours
