@@ -120,6 +120,15 @@ def written(page, folder):
     return ((folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
 
 
+def test_a_pictures_alternative_text_is_the_first_sentence_of_its_caption(tmp_path):
+    (tmp_path / "gains.svg").write_text("<svg></svg>")
+    page = Page("a page")
+    page.figure(tmp_path, "gains", "The share (g . h) <= 1 of arXiv 2603.01162 is shown. Bars are limits.")
+    html, markdown = written(page, tmp_path)
+    assert '<img alt="The share (g . h) &lt;= 1 of arXiv 2603.01162 is shown." ' in html
+    assert "![The share (g . h) <= 1 of arXiv 2603.01162 is shown.](figures/gains.png)" in markdown
+
+
 def test_a_statement_has_its_verdict_its_correction_and_its_questions(tmp_path):
     whole = Statement("T/1", "arXiv 2603.01162, Theorem 7", "it holds (a; b)", "parts", whose="paper")
     printed = Statement("T/1/printed", "arXiv 2603.01162, Theorem 7", "a | b", "identity", whose="paper")

@@ -34,6 +34,11 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
+def first_sentence(text: str) -> str:
+    """Return the first sentence; a full stop after a space is a product of vectors."""
+    return re.split(r"(?<=\S[.!?])\s", text, maxsplit=1)[0]
+
+
 TEMPLATES = Environment(
     loader=FileSystemLoader(_HERE),
     autoescape=select_autoescape(("html.jinja",), default_for_string=False),
@@ -47,6 +52,7 @@ TEMPLATES.filters |= {
     "cell": cell,
     "bar": lambda text: text.replace("|", "\\|"),
     "counted": counted,
+    "first_sentence": first_sentence,
     "typeset": lambda text: Markup(typeset(text)),
     "linked": lambda source: Markup(ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', str(Markup.escape(source)))),
 }
