@@ -1,13 +1,13 @@
 """What dividing by the standard deviation is worth over a run, each arm at its own best step.
 
 The vertical axis shows the gain from dividing advantages by their group's standard deviation. The gain is success with division
-(grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Each side is at the best of the constant steps
-that were tried. Bars are 95% limits that count the choice of the step. The shaded band is one point either way. Answers have one
-token and are right or wrong, prompts share features, and groups have at least {GROUP_SIZES[0]} responses. Rows are optimisers.
-Columns are families of problems. Heads of SmolLM2 have frozen hidden states, as they are (raw) or whitened. They and the made-up
-prompts are fixed problems, and limits count runs. The random features of prompts have d dimensions: gains are means over draws of
-them, and limits count draws. Made-up prompts are all easy at the start, all hard, or mixed, and the legend gives the correlation
-of their features.
+(grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Each side is at the best of the constant
+steps that were tried. Bars are 95% limits that count the choice of the step. The shaded band is one point either way. Answers
+have one token and are right or wrong, prompts share features, and groups have at least {GROUP_SIZES[0]} responses. Rows are
+optimisers. Columns are families of problems. Heads of SmolLM2 have frozen hidden states, as they are (raw) or whitened. They
+and the made-up prompts are fixed problems, and limits count runs. The random features of prompts have d dimensions: gains are
+means over draws of them, and limits count draws. Made-up prompts are all easy at the start, all hard, or mixed, and the legend
+gives the correlation of their features. The figure has {settings} settings, of {runs} runs or draws each.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from grpo_theory.page.captions import spanned
 from grpo_theory.page.style import BLACK, BROWN, GREY, LANGUAGE_MODEL, ORANGE, PROBLEMS, PURPLE, SKY, VERMILION, Look
 from paper_figures.content.panels import WORDS, Tables, curve, group_size_axis, marks
 from simulations.normalisation.race import GROUP_SIZES  # noqa: F401, for the caption
@@ -47,10 +48,15 @@ WIDTH = 0.07
 """How far apart marks at one group size are, as a power of the size."""
 
 
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
+    table = _gains(tables)
+    return {"settings": len(table), "runs": spanned(table["replications"])}
+
+
 def draw(tables: Tables) -> Figure:
     """Draw a row for each optimiser and a column for each family of problems."""
-    table = tables["race"].query("quantity == 'plain less' and arm == 'divided'")
-    table = table[table["contest"].isin(ROWS)]
+    table = _gains(tables)
     table = table.assign(column=table["family"].where(table["family"] != "head", table["problem"].str.split(", ").str[1]))
     columns = [name for name in COLUMNS if (table["column"] == name).any()]
     rows = [name for name in ROWS if (table["contest"] == name).any()]
@@ -72,6 +78,12 @@ def draw(tables: Tables) -> Figure:
         handles = [curve(axes, [], [], look) for look in looks.values()]
         axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.24), fontsize="small")
     return figure
+
+
+def _gains(tables: Tables) -> pd.DataFrame:
+    """Return the rows that are drawn."""
+    table = tables["race"].query("quantity == 'plain less' and arm == 'divided'")
+    return table[table["contest"].isin(ROWS)]
 
 
 def _first_seen(panels: Sequence[Axes]) -> Axes:

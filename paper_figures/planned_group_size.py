@@ -2,25 +2,25 @@
 
 The planner is tried on problems of known truth. There are pilots of {prompts} prompts with {sizes} responses each, {pilots}
 answered pilots per point. Above each column stands the best group size, of those up to {LIMITS.max_group_size} that a budget of
-{LIMITS.budget:,.0f} responses allows. The first row shows by how much the error at the recommended group size is above the least,
-on average. An excess below {LEAST:.1%} is drawn at that value. The orange line shows the excess at group size {DEFAULT}. The
-second row shows the share of pilots after which the planner says that its recommendation loses no more than {TOLERANCE:.0%}. The
-third row shows the coverage of the {LEVEL:.0%} set of sizes that may be best. The fourth row shows the mean coverage of the
-{LEVEL:.0%} intervals of c1, c2 and c3. If their coverage is {LEVEL:.0%}, 95% of points lie in the grey band.
+{LIMITS.budget:,.0f} responses allows. The first row shows by how much the error at the recommended group size is above the
+least, on average. An excess below {LEAST:.1%} is drawn at that value. The orange line shows the excess at group size {DEFAULT}.
+The second row shows the share of pilots after which the planner says that its recommendation loses no more than
+{TOLERANCE:.0%}. Bars in both rows are {LEVEL:.0%} limits, of the shares exact ones (Clopper and Pearson). The third row shows
+the coverage of the {LEVEL:.0%} set of sizes that may be best. The fourth row shows the mean coverage of the {LEVEL:.0%}
+intervals of c1, c2 and c3. If their coverage is {LEVEL:.0%}, 95% of points lie in the grey band.
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from grpo_theory.page.captions import listed
-from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from grpo_theory.intervals.interval import binomial_limits
+from grpo_theory.page.captions import listed, spanned
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, VERMILION, Look
 from grpo_theory.plan.advice import TOLERANCE
-from paper_figures.content.panels import PERCENT, WORDS, Tables, curve, legend_below, ticks
+from paper_figures.content.panels import PERCENT, WORDS, Tables, curve, legend_below, lengths, marks, ticks
 from simulations.plan.pilot_problems import LIMITS  # noqa: F401, for the caption
 from simulations.plan.planned_group_size import DEFAULT
 
@@ -34,12 +34,6 @@ LOOKS = {
     64: Look("64 responses per prompt", GREEN, "^", "-."),
 }
 TITLES = WORDS["planned_group_size"]
-
-
-def spanned(values: ArrayLike) -> str:
-    """Return the least and the greatest of whole numbers, "32 to 2,048", or the only one."""
-    least, most = int(np.min(values)), int(np.max(values))
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def settings(tables: Tables) -> dict[str, object]:
@@ -59,7 +53,10 @@ def draw(tables: Tables) -> Figure:
         rows = table[table["problem"] == name]
         column[0].set_title(f"{TITLES.get(name, name)}\nbest group size: {int(rows['best'].iloc[0])}", fontsize="small")
         _regret(column[0], rows)
-        _lines(column[1], rows[rows["quantity"] == "enough"])
+        enough = rows[rows["quantity"] == "enough"]
+        hits = enough["estimate"] * enough["replications"]
+        low, high = binomial_limits(hits, enough["replications"] - hits, LEVEL)
+        _lines(column[1], enough.assign(low=low, high=high))
         column[1].set_ylim(-0.04, 1.04)
         constants = rows[rows["quantity"].isin(["c1", "c2", "c3"])]
         means = constants.groupby(["prompts", "size", "replications"], as_index=False)["estimate"].mean()
@@ -83,7 +80,10 @@ def _design(tables: Tables) -> pd.DataFrame:
 
 def _regret(axes: Axes, rows: pd.DataFrame) -> None:
     regret = rows[rows["quantity"] == "regret"]
-    _lines(axes, regret.assign(estimate=regret["estimate"].clip(lower=LEAST)))
+    half = NORMAL_95 * regret["standard_error"]
+    limits = regret.assign(low=regret["estimate"] - half, high=regret["estimate"] + half)
+    columns = ["estimate", "low", "high"]
+    _lines(axes, limits.assign(**limits[columns].clip(lower=LEAST)))
     always = max(float(rows["default"].iloc[0]), LEAST)
     axes.axhline(always, color=VERMILION, linewidth=1.0, label=f"group size {DEFAULT}, always")
     axes.set(yscale="log", ylim=(0.8 * LEAST, 0.6))
@@ -106,4 +106,6 @@ def _lines(axes: Axes, rows: pd.DataFrame) -> None:
     for size, look in LOOKS.items():
         some = rows[rows["size"] == size].sort_values("prompts")
         if len(some):
+            if "low" in some:
+                marks(axes, some["prompts"], some["estimate"], look, yerr=lengths(some), elinewidth=0.9)
             curve(axes, some["prompts"], some["estimate"], look)

@@ -1,16 +1,13 @@
 """How soon compositions of ratio and clip reach a level of the objective, each at its own best step size.
 
 The figure shows how soon a level (grey line) is reached. Runs have B = {batches} prompts, G = {groups} responses and {rollouts}
-rollouts of m updates each, on fixed problems. Every arm has the best of the constant step sizes around that which a pilot found.
-The left and middle panels have m = {many}. The left panels show means of the exact objective, with 95% intervals. The middle
-panels show the mean number of updates to the level against the step size, with 95% intervals. Small marks are of the pilot. Large
-marks are at the best step, on other draws. A run that never gets there counts as all its updates. The right panels show
-differences of this number, on the same draws, from the arm with token ratio and clip by sign, with 95% intervals. Parts are
-changed one at a time. GRPO and GSPO as published differ from that arm in advantages and aggregation besides. {found} Each of
-these intervals holds by itself. The wider ones of the verdicts hold together.
+rollouts of m updates each, on fixed problems. Every arm has the best of the constant step sizes around that which a pilot
+found. The left panels show means of the exact objective for m = {many}, with 95% intervals. The right panels show differences
+of the number of updates to the level, with 95% intervals. They are on the same draws, from the arm with token ratio and clip by
+sign. A run that never gets there counts as all its updates. Parts are changed one at a time. GRPO and GSPO as published differ
+from that arm in advantages and aggregation besides. {found} Each of these intervals holds by itself. The wider ones of the
+verdicts hold together.
 """
-
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,7 +18,7 @@ from matplotlib.lines import Line2D
 
 from grpo_theory.page.captions import SIDES, listed, sides
 from grpo_theory.page.style import BROWN, GREEN, GREY, NORMAL_95, RATIOS, SKY, Look
-from paper_figures.content.panels import Tables, curve, marks, ticks
+from paper_figures.content.panels import Tables, curve, marks
 
 PLACE = 310
 ABOUT = "T14"
@@ -62,29 +59,25 @@ def settings(tables: Tables) -> dict[str, object]:
 
 
 def draw(tables: Tables) -> Figure:
-    """Draw three panels for each problem."""
+    """Draw two panels for each problem."""
     table = tables["time_to_level"]
     problems, numbers = table["problem"].unique(), sorted(int(number) for number in table["inner_steps"].unique())
-    size = (10.4, 1.0 + 2.5 * len(problems))
-    figure, panels = plt.subplots(len(problems), 3, figsize=size, width_ratios=(1.0, 1.0, 0.9), sharex="col", squeeze=False)
-    for (left, middle, right), problem in zip(panels, problems, strict=True):
+    size = (8.6, 1.1 + 2.8 * len(problems))
+    figure, panels = plt.subplots(len(problems), 2, figsize=size, sharex="col", squeeze=False)
+    for (left, right), problem in zip(panels, problems, strict=True):
         part = table[table["problem"] == problem]
         shown = part[part["inner_steps"] == numbers[-1]]
         _curves(left, shown)
         left.set_title(TITLES[problem], fontsize="small")
-        _step_sizes(middle, shown)
         _differences(right, part)
-    panels[0, 1].set_title("choice of the step size", fontsize="small")
-    panels[0, 2].set_title("paired differences", fontsize="small")
-    for axes, label in zip(panels[-1], ("updates", "step size", "difference in updates"), strict=True):
+    panels[0, 1].set_title("paired differences", fontsize="small")
+    for axes, label in zip(panels[-1], ("updates", "difference in updates to the level"), strict=True):
         axes.set_xlabel(label)
-    # The legend has marks that are no arm's: of the middle panel, and of the numbers of updates per rollout.
-    others = [("middle: step sizes of the pilot", ".", GREY), ("middle: best step, on other draws", "o", "white")]
-    if len(numbers) > 1:
-        others += [(f"right: $m$ = {number}", "o", GREY if number == numbers[-1] else "white") for number in numbers]
     handles, _ = panels[0, 0].get_legend_handles_labels()
-    handles += [Line2D([], [], color=GREY, ls="", marker=mark, mfc=face, label=text) for text, mark, face in others]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
+    if len(numbers) > 1:  # marks that are no arm's
+        others = [(f"right: $m$ = {number}", GREY if number == numbers[-1] else "white") for number in numbers]
+        handles += [Line2D([], [], color=GREY, ls="", marker="o", mfc=face, label=text) for text, face in others]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
     return figure
 
 
@@ -114,20 +107,6 @@ def _curves(axes: Axes, part: pd.DataFrame) -> None:
         marks(axes, rows["update"], rows["estimate"], look, yerr=half, **style)
         curve(axes, [], [], look)
     axes.set(ylabel="objective $J$", xticks=np.linspace(0, part["updates"].iloc[0], 5))
-
-
-def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
-    """Draw the mean time to the level of each arm against the step size, and where the chosen step is."""
-    style: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.0, "elinewidth": 0.7}
-    for arm, look in LOOKS.items():
-        own = part[part["arm"] == arm]
-        rows, chosen = own[own["quantity"] == "pilot"].sort_values("step"), own[own["quantity"] == "time"].iloc[0]
-        faint = {"fmt": look.line, "marker": look.marker, "markerfacecolor": None, "ecolor": (look.colour, 0.6), **style}
-        marks(axes, rows["step"], rows["estimate"], look, yerr=NORMAL_95 * rows["standard_error"], **faint)
-        marks(axes, chosen["step"], chosen["estimate"], look, yerr=NORMAL_95 * chosen["standard_error"], zorder=4)
-    axes.set_xscale("log", base=2)
-    ticks(axes.xaxis, np.sort(part.loc[part["quantity"] == "pilot", "step"].unique())[::2])
-    axes.set_ylabel("updates to the level")
 
 
 def _differences(axes: Axes, part: pd.DataFrame) -> None:

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from grpo_theory.page.captions import caption_of, listed, sides, signed
+from grpo_theory.page.captions import caption_of, listed, sides, signed, spanned
 from paper_figures import time_to_level
 from paper_figures.discovery import figures
-from paper_figures.planned_group_size import spanned
 
 
 def frame(**columns):

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from grpo_theory.page.style import NORMAL_95
 
@@ -27,6 +28,12 @@ def listed(values: Iterable[object]) -> str:
     """Return values in words, whole numbers with commas in thousands: "32, 256 and 2,048"."""
     *first, last = (f"{value:,}" if isinstance(value, int | np.integer) else str(value) for value in values)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def spanned(values: ArrayLike) -> str:
+    """Return the least and the greatest of whole numbers, "32 to 2,048", or the only one."""
+    least, most = int(np.min(values)), int(np.max(values))
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def sides(rows: pd.DataFrame) -> pd.Series:
