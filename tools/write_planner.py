@@ -1,6 +1,7 @@
 """Bring the planner's regret and coverage, and the reach of twins, from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/twin.csv, docs/long_runs.csv, docs/trained_advice.csv and
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/twin.csv, docs/long_runs.csv,
+docs/trained_advice.csv and
 docs/trained_twin.csv, and the tables of the pages of the planner and of twins.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
@@ -91,7 +92,8 @@ def long_table(kept: pd.DataFrame) -> str:
     rows = [["world", "advantages", *map(str, sizes)]]
     for (kind, estimator), part in kept.groupby(["kind", "estimator"], sort=False):
         points = 100.0 * part.set_index("group_size")[["estimate", "high"]]
-        shown = [f"{points.at[size, 'estimate']:.1f}±{points.at[size, 'high'] - points.at[size, 'estimate']:.1f}" for size in sizes]
+        middle, half = points["estimate"], points["high"] - points["estimate"]
+        shown = [f"{middle[size]:.1f}±{half[size]:.1f}" for size in sizes]
         rows.append([str(kind), str(estimator), *shown])
     return markdown(rows) + "\n"
 

@@ -14,7 +14,7 @@ from grpo_theory.validation import Argument, ArgumentError, as_count, as_not_neg
 RULE, KEPT = 8, (4, 32)
 """The group size for a run, and the least and the most in use that are kept."""
 LOST = (0.5, 2.5)
-"""The points of success that groups of 8 lose to the best size, on average, and at most by estimate, in the worlds of docs/runs.md."""
+"""The points that groups of 8 lose to the best size, on average and at most by estimate, in the worlds of docs/runs.md."""
 
 
 @dataclass(frozen=True)
