@@ -219,7 +219,7 @@ def test_the_growth_of_a_ratios_second_moment_is_that_of_a_matrix_power():
 def test_an_update_that_points_back_counts_below_nothing():
     assert drifts.ahead(SimpleNamespace(efficiency=0.4, cosine=-0.6)) == -0.4
     found = joined([ratios_by_length.laws("think until sure", 64, 3)])
-    own = {(row["direction"], row["ratio"]): row["estimate"] for row in ratios_by_length.efficiencies(found)}
+    own = {(d, name): value for name, law in found.items() for d, value in enumerate(law["efficiency"])}
     lost = [1.0 - own[d, "token, clipped"] / own[d, "token"] for d in range(3)]
     assert ratios_by_length.clip(found)[0] == pytest.approx(lost)
     behind = [np.log(own[d, "token"] / own[d, "trajectory"]) for d in range(3)]

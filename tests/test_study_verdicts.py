@@ -12,7 +12,7 @@ from simulations.collection import studies
 LONG = {
     *("ratios_by_length", "efficiency_by_length", "advice_regret", "score_power", "clipped_responses", "group_size"),
     *("allocation", "baselines", "best_size_law", "twin_reach", "training_gap", "planned_estimator", "plan_coverage"),
-    *("full_gradient", "baseline_curve", "passes", "learned_phases", "success_flow", "log_ratios", "coverage", "gap_weights"),
+    *("full_gradient", "passes", "learned_phases", "success_flow", "log_ratios", "coverage", "gap_weights"),
     *("gain_map", "learned_time", "group_size_growth", "group_size_path", "estimators", "finite_group", "path_sums"),
     *("error_law", "stopped_groups", "gradient_error", "allocation_step", "weak_sums", "phase_course", "prompt_baselines"),
     *("drift", "curvature_proxy", "curvature", "certificates"),

@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check
 from grpo_theory.theory import break_even_group_size
 from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, PAIRS, SAME, WRONG_SIGN, correlations, errors
 from simulations.statements import stated
@@ -125,14 +125,3 @@ def progress(problem, estimator, worse, better, group_size=64):
     """From each policy to the next better one, whose error is lower."""
     (_, _, before), (_, _, after) = (policies(problem)[quality] for quality in (worse, better))
     return np.log(after[group_size][estimator] / before[64][estimator]), 0.0
-
-
-@rows(cases=[{"problem": name} for name in PROBLEMS])
-def path(problem):
-    """The constants of the error law, Assumption 2's measures and the errors at each quality."""
-    for quality, (law, moments, by_size) in policies(problem).items():
-        constants = {name: getattr(law, name) for name in ("c1", "c2", "c3", "optimum")}
-        policy = {"quality": quality, "break_even": break_even_group_size(moments)} | constants | correlations(moments)
-        for size, by_estimator in by_size.items():
-            for name, error in by_estimator.items():
-                yield policy | {"group_size": size, "estimator": name, "estimate": error}

@@ -13,7 +13,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from grpo_theory.problem.gallery import KINDS
 from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted
 from simulations.length.grid import point_of
@@ -67,14 +67,6 @@ def laws(kind, length, directions, drift=NEAR):
             found[name]["efficiency"].append(ahead(law))
             found[name]["cosine"].append(law.cosine)
     return found
-
-
-@rows(of=laws, cases=lengths)
-def efficiencies(found):
-    """The efficiencies, for the figure."""
-    for name, law in found.items():
-        for d, efficiency in enumerate(law["efficiency"]):
-            yield {"direction": d, "ratio": name, "quantity": "efficiency", "estimate": efficiency}
 
 
 @check(WHOLE, of=laws, cases=long, broken={"drift": FAR, "directions": CONTROLS}, setting="{kind}")

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence, log_log_slope
 from grpo_theory.exact import check_optimum
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, limit_covariance
 from simulations.limit.gap_weights import law_of_noise
 from simulations.maximum import maximum
@@ -39,13 +39,6 @@ def crowds():
         distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
         found.append((distance, skewness / (6.0 * np.sqrt(2.0 * np.pi))))
     return dict(zip(("distance", "predicted"), np.transpose(found), strict=True))
-
-
-@rows(of=crowds)
-def distances(found):
-    """Both, for the figure."""
-    for prompts, distance, predicted in zip(CROWDS, found["distance"], found["predicted"], strict=True):
-        yield {"quantity": "distance", "prompts": prompts, "estimate": distance, "prediction": predicted}
 
 
 @check(U11_SKEWNESS, of=crowds, broken={"larger": 1.03}, setting="crowd (64 prompts)")

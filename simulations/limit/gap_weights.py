@@ -13,7 +13,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check
 from grpo_theory.theory import Linearisation, leave_one_out_covariance, leave_one_out_parts, limit_covariance
 from simulations.kernels import kernel_at
 from simulations.maximum import maximum
@@ -112,15 +112,6 @@ def differences(problem, kernel, sizes):
 def difference(problem, kernel="rloo"):
     """A difference that falls as G^-2; the control's falls as G^-1."""
     return log_log_slope(GROUP_SIZES, differences(problem, kernel, GROUP_SIZES))[0], -2.0
-
-
-@rows(cases=[{"problem": name} for name in PROBLEMS])
-def curves(problem):
-    """The differences by group size, for the figure."""
-    curve = range(GROUP_SIZES[0], GROUP_SIZES[-1] + 1)
-    for quantity, kernel, sizes in (("rloo - oracle", "rloo", GROUP_SIZES), ("rloo - oracle, closed form", None, curve)):
-        for size, estimate in zip(sizes, differences(problem, kernel, sizes), strict=True):
-            yield {"quantity": quantity, "group_size": size, "estimate": estimate}
 
 
 @check(U13, U13_CORRELATED, cases=[{"problem": name} for name in (*PROBLEMS, *ASSUMED[1:])], broken={"off": OFFSET_VALUE})

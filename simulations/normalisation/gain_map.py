@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from scipy.special import expit
 
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal, state
 from simulations.normalisation.phases import is_orthogonal
 from simulations.normalisation.prompts import prompts as made_up
@@ -48,12 +48,6 @@ def pairs(quick):
         yield from (ends | {"start": start, "other_start": start} for start in starts)
         ends = {"prompts": name, "start": low, "other_start": high}
         yield from (ends | {"dial": dial, "other_dial": dial} for dial in dials)
-
-
-def grid(quick):
-    """All coordinates and starts."""
-    for name, (dials, starts, _) in (QUICK_GRID if quick else GRID).items():
-        yield from ({"prompts": name, "dial": dial, "start": start} for dial in dials for start in starts)
 
 
 def where(prompts, dial):
@@ -125,10 +119,3 @@ def compared(prompts, dial, start, other_dial, other_start, power=-1.0):
     if not all(is_orthogonal(start_at(prompts, dial, one)["orthogonality"]) for one in GRID[prompts][1]):
         return None
     return {DEVIATION.id: (less, 0.0, {"high deviation": other, "low deviation": own})}
-
-
-@rows(cases=grid)
-def gains(prompts, dial, start):
-    """What a start is like, and what division gains from it."""
-    at = {"coordinates": where(prompts, dial), "arm": "divided", "estimate": gain(-1.0, prompts, dial, start)}
-    yield at | start_at(prompts, dial, start)

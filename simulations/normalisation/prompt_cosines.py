@@ -10,7 +10,7 @@ the drift, prompts share no feature, so their cosines stay 0.
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal
 from simulations.normalisation.measured_statements import ORTHOGONAL_GRADIENTS
 from simulations.statements import stated
@@ -115,11 +115,3 @@ def drift(found, coordinates, how="own"):
     """The fall of the share."""
     start, _, end = found[coordinates][how]
     return end - start, -FALL
-
-
-@rows(of=gradients, cases=lambda quick: asked(quick, COORDINATES))
-def densities(found, coordinates):
-    """The densities of cosines, for the figure."""
-    for time, success, heights in zip(TIMES, found["success"], found[coordinates]["density"], strict=True):
-        for middle, height in zip((EDGES[:-1] + EDGES[1:]) / 2.0, heights, strict=True):
-            yield {"time": time, "success": success, "cosine": middle, "estimate": height}

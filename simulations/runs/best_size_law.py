@@ -16,16 +16,11 @@ from grpo_theory.harness import check, rows, run
 from grpo_theory.theory.finite_group import finite_group_objective
 from simulations.best_rate import lead
 from simulations.runs.sized import RUNS, STEPS, WORLDS, over_draws
-from simulations.runs.worlds import DRAWS as TOLD_DRAWS
-from simulations.runs.worlds import WORLDS as WHOLE_RUNS
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
 USUAL = 4
 """The best single size of the ten worlds on which the law was made: what a law must beat to be of use."""
-TOLD = (("few prompts", "rloo"), ("few prompts", "grpo"), ("shared", "grpo"), ("easy", "grpo"), ("hard", "grpo"))
-"""Worlds of the study `frontier`, and estimators, in which the law says its size and the frontier's runs show the best one."""
-TOLD_SIZES, TOLD_BUDGETS = tuple(2**k for k in range(1, 9)), tuple(2**k for k in range(10, 19))
 SIZES = (2, 4, 8, 16, 32, 64)
 BUDGETS = (512, 2048, 8192)
 WHERE = (
@@ -73,14 +68,6 @@ def frontier_weights(problem, estimator, group_size, budgets=BUDGETS):
     met = np.clip(MET * rates.size / np.array(budgets), rates.min(), rates.max())
     # Rounded, so that weights which are equal are ties: there the broken law takes the largest group, as elsewhere.
     return finite_group_objective(estimator, group_size).slope(met).round(9)
-
-
-def law_sizes(problem, estimator, sizes, budgets):
-    """Return the size that the law says is best at each budget."""
-    lawful = [
-        frontier_weights(problem, estimator, size, budgets) / np.sqrt(noise_at_start(problem, estimator, size)) for size in sizes
-    ]
-    return [sizes[k] for k in np.argmax(lawful, axis=0)]
 
 
 def chosen(found, noise=True):
@@ -137,11 +124,3 @@ def lost(found):
     best, by_rule = choices(found)
     for name, own in by_rule.items():
         yield {"quantity": name} | less(best, own)
-
-
-@rows(cases=[{"world": world, "estimator": name, "draws": TOLD_DRAWS} for world, name in TOLD])
-def said(world, estimator, draws):
-    """The size that the law says by budget, a geometric mean over draws, for the figure of the frontier's best sizes."""
-    sizes = [law_sizes(WHOLE_RUNS[world].problem(draw), estimator, TOLD_SIZES, TOLD_BUDGETS) for draw in range(draws)]
-    for budget, mean in zip(TOLD_BUDGETS, np.exp2(np.log2(sizes).mean(axis=0)), strict=True):
-        yield {"quantity": "size that the law says", "budget": budget, "estimate": mean}

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 import grpo_theory as gt
 from grpo_theory.estimation import CLIPS, find
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
 from simulations.statements import stated
 
@@ -155,13 +155,3 @@ def compared(found, problem, after, wrong=False):
         }
     facts = {name: policy[name][0] for name in ("nats", "effective sample share", "tokens clipped")}
     return {name: (*both, facts) for name, both in sides.items()}
-
-
-@rows(of=updated, cases=cases)
-def curves(found):
-    """All that is measured, for the figure."""
-    for count, by_name in found.items():
-        for name, one in by_name.items():
-            yield from (
-                {"updates": int(count), "estimator": name, "quantity": each, "estimate": value[0]} for each, value in one.items()
-            )

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import largest
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from simulations.seeds import seed_of
 from simulations.sequence.parts import composed, features_of, generator_of, mean_update, random_bandit
 from simulations.sequence.stopping import stopping
@@ -91,9 +91,3 @@ def optimum(found, seed, rule="own length"):
 def cost(found, rule="own length"):
     """The loss where the maximiser moves, at worst."""
     return largest(found[rule]["loss"]), LARGEST_LOSS
-
-
-@rows(of=trained, cases=lambda quick: cases(quick)[1:2])
-def losses(found):
-    """The losses by own lengths with shared features, for the figure."""
-    yield from ({"quantity": "loss", "estimate": loss} for loss in found["own length"]["loss"])

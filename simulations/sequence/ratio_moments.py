@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import largest
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from grpo_theory.validation import Array
 from simulations.sequence.parts import features_of, of_length
 from simulations.sequence.tokens import Tokens
@@ -72,11 +72,3 @@ def second_moments(found, drift, doubled=False):
         "T4/clipped": (largest(found["doubled" if doubled else "dropped"]), 1.0 + HIGH),
         "T4/curse": (largest(exponents), 1.0, {"median": np.median(exponents)}),
     }
-
-
-@rows(of=moved, cases=cases)
-def lines(found, drift):
-    """Each tree, drift and ratio, for the figure."""
-    for ratio in moments(np.ones(1), np.ones(1)):
-        for horizon, tree, estimate in zip(found["horizon"], found["tree"], found[ratio], strict=True):
-            yield {"horizon": int(horizon), "tree": int(tree), "ratio": ratio, "estimate": estimate}

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.evidence.reading import mean_of
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.stopping import HIGH, LOW, fields, mean_path, stopping, update_rule
 from simulations.statements import stated
@@ -142,18 +142,3 @@ def small_groups(found, rules=None):
 def larger_groups(found):
     """The slope in the size of the group, with equal lengths."""
     return slope(found, "groups"), NEAR - 1.0
-
-
-@rows(of=exact, cases=lambda quick: [{**exact_cases(quick)[0], "rule": rule} for rule in ("own length", "constant")])
-def lines(found):
-    """Exact runs, whose limit is the floor."""
-    for updates, estimate, floor in zip(found["updates"], found["estimate"], found["floor"], strict=True):
-        yield {"group_size": 0, "updates": int(updates), "estimate": estimate, "prediction": floor}
-
-
-@rows(of=simulated, cases=lambda quick: [{**simulated_cases(quick)[0], "rule": "constant"}])
-def marks(found):
-    """Simulated runs of the smallest group."""
-    names = ("updates", "estimate", "standard_error", "replications")
-    for row in zip(*(found[name] for name in names), strict=True):
-        yield {"group_size": 2, **dict(zip(names, row, strict=True))}

@@ -9,7 +9,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import difference, distance, summary
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from grpo_theory.theory import training_law
 from simulations.seeds import seed_of
 from simulations.statements import stated
@@ -24,7 +24,6 @@ WRONG = 40
 """The control's: what a law asks for that takes c3 for more than twenty times what it is, 3 prompts in a batch."""
 RUNS = {1: 2048, 100: 512}
 QUICK_SHARE = 4
-EXACT_STEPS = (*range(1, 20), *range(20, 50, 3), *range(50, 101, 5))
 MARGIN = 0.1
 """A loss that is a tenth off is a budget that is a tenth off: half of what `group_size` allows, as the constants stand still."""
 
@@ -68,17 +67,6 @@ def measured(found, steps):
         wrong = stationary if steps == 1 else steps * rest_law(problem, 1).loss(BUDGET, size)
         table[size] = facts | {"prediction": law.loss(BUDGET, size), "wrong": wrong} | summary(law.objective - sample)
     return table
-
-
-@rows(of=trained, cases=cases)
-def gaps(found, steps):
-    """A row for each group size; exact rows for the figure."""
-    for size, row in measured(found, steps).items():
-        yield row | {"group_size": size}
-    if steps == 1:
-        problem = gt.gallery.problem(PROBLEM)
-        exact = {"quantity": "exact", "gradient_optimum": gt.group_size_law(problem, problem.theta).optimum}
-        yield from (exact | {"steps": n, "estimate": rest_law(problem, n).optimum} for n in EXACT_STEPS)
 
 
 @check(*stated("U9/trace", "U9/curvature", "U9/gap"), of=trained, cases=cases, broken={"wrong": True}, setting=WHERE)

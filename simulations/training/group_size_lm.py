@@ -10,7 +10,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import difference
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from grpo_theory.theory import noise_free_path, noise_free_slopes
 from simulations.seeds import seed_of
 from simulations.statements import stated
@@ -84,12 +84,6 @@ def measured(found, budget, quick):
     sizes, checkpoints = grid(budget, quick)
     problem, path, _ = noise_free_run(PROBLEM, STEP, tuple(checkpoints))
     return losses(found, sizes, {n: float(gt.objective(problem, path[n])) for n in checkpoints})
-
-
-@rows(of=trained, cases=cases)
-def curves(found, budget, quick):
-    """One row for each checkpoint and group size."""
-    yield from measured(found, budget, quick).reset_index().assign(prediction=np.nan).to_dict("records")
 
 
 @check(*REPORTS, of=trained, cases=at_checkpoints, each={"at": ("own", "smallest")}, broken={"worst": True}, setting=WHERE)

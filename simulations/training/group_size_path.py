@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from grpo_theory.theory import noise_free_path
 from simulations.statements import stated
 from simulations.training.cases import CASE_AT, best_along, case_law, case_problem, case_steps
@@ -57,12 +57,6 @@ def path(problem, schedule, last):
             row |= {"current": policy.loss(budget, current), "ahead": policy.loss(budget, best)}
         table.append(row)
     return pd.DataFrame(table).to_dict("list")
-
-
-@rows(of=path, cases=cases)
-def constants(found):
-    """The constants along the path."""
-    yield from pd.DataFrame(found).assign(prediction=found["estimate"][0]).to_dict("records")
 
 
 @check(stated("U9/stays"), of=path, cases=cases, broken=GROWING, setting="{problem}, {schedule}")

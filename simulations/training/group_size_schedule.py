@@ -6,7 +6,7 @@ Both have the same budget, and an oracle makes the plans of group sizes. In the 
 import numpy as np
 
 from grpo_theory.evidence.reading import difference, distance
-from grpo_theory.harness import check, rows, run
+from grpo_theory.harness import check, run
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 from simulations.training.cases import CASE_AT, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
@@ -78,14 +78,6 @@ def measured(found, problem, schedule, steps):
         sample = controlled(plain, np.array(controls))[:, 0]
         table[name] = {"prediction": law.loss(BUDGET, sizes)} | loss(sample, law.objective)
     return table
-
-
-@rows(of=trained, cases=cases)
-def courses(found, problem, schedule, steps):
-    """One row for each plan and step: the group size of the step, and the plan's loss."""
-    at = measured(found, problem, schedule, steps)
-    for name, sizes in plans(problem, schedule, steps).items():
-        yield from ({"plan": name, "step": i, "group_size": int(size)} | at[name] for i, size in enumerate(sizes, 1))
 
 
 @check(*stated("U9/follow", "U9/hindsight"), of=trained, cases=cases, broken={"plan": "against"}, setting=WHERE)
