@@ -12,6 +12,7 @@ from grpo_theory.page.command import main
 from grpo_theory.page.digest import COLUMNS, evidence
 from simulations.collection import catalogue
 from tools.write_evidence import LINE
+from tools.write_planner import LONG, long_table, with_tables
 
 TOP = DOCS.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")
@@ -145,6 +146,15 @@ def test_a_notes_program_prints_what_it_says_and_its_verdicts_are_those_of_the_r
     run_blocks(page, tmp_path)
     names, line = claims(path)
     assert line == evidence(VERDICTS, names)
+
+
+def test_the_front_says_what_sizes_lose_in_long_runs():
+    lost = pd.read_csv(DOCS / "long_runs.csv").query("kind == 'all kinds'").set_index(["estimator", "group_size"])["estimate"]
+    assert "groups of 8 lost half a point to the best size, those of 64 four to six" in README
+    assert (100.0 * lost.xs(8, level="group_size")).tolist() == pytest.approx([0.5, 0.5], abs=0.25)
+    assert (100.0 * lost.xs(64, level="group_size")).round().tolist() == [6.0, 4.0]
+    page = (DOCS / "runs.md").read_text(encoding="utf-8")
+    assert with_tables(page, long_table(pd.read_csv(DOCS / "long_runs.csv")), LONG) == page
 
 
 def test_the_evidence_on_pages_is_what_the_verdicts_have():

@@ -105,7 +105,7 @@ def trained(problem, schedule, start, intervals, runs, rng, chunk, **case):
     components = np.repeat([directions.shape[1] if OF[name] == BEST else 1 for name in intervals], 2)
     rates = SCHEDULES[schedule](curved.min(), curved.max())
     learned = gt.RecordedTraining("rloo", rates, **sizes, theta0=best + start * directions[:, 0])
-    drawn = {"replications": runs, "rng": seed_of(rng), "workers": 1, "first": chunk * runs}
+    drawn = {"replications": runs, "rng": seed_of(rng), "workers": 1, "first_block": chunk * (runs // learned.block_replications)}
     covered = gt.coverage(side_by_side, found, np.zeros(components.sum()), experiment=learned, **drawn)
     shares = iter(np.split(covered.coverage, np.cumsum(components)[:-1]))
     return {name: {"coverage": [next(shares)], "narrowed": [next(shares)]} for name in intervals}
