@@ -150,7 +150,7 @@ def test_a_notes_program_prints_what_it_says_and_its_verdicts_are_those_of_the_r
 
 def test_the_front_says_what_sizes_lose_in_long_runs():
     lost = pd.read_csv(DOCS / "long_runs.csv").query("kind == 'all kinds'").set_index(["estimator", "group_size"])["estimate"]
-    assert "groups of 8 lost half a point to the best size, those of 64 four to six" in README
+    assert "groups of 8 lost half a point to the best size. Those of 64 lost four to six" in README
     assert (100.0 * lost.xs(8, level="group_size")).tolist() == pytest.approx([0.5, 0.5], abs=0.25)
     assert (100.0 * lost.xs(64, level="group_size")).round().tolist() == [6.0, 4.0]
     page = (DOCS / "runs.md").read_text(encoding="utf-8")

@@ -1,20 +1,22 @@
 """A group size for a whole run: a rule, because no advice from a log beats it by more than its error (docs/runs.md)."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.logs import RolloutLog
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
-from grpo_theory.plan.expected_step import LearningRateFactor, learning_rate_factor
 from grpo_theory.validation import Argument, ArgumentError, as_count, as_not_negative, as_positive
 
 RULE, KEPT = 8, (4, 32)
 """The group size for a run, and the least and the most in use that are kept."""
 LOST = (0.5, 2.5)
 """The points that groups of 8 lose to the best size, on average and at most by estimate, in the worlds of docs/runs.md."""
+
+SLOPES = {False: 0.3, True: 0.45}
+"""By how many octaves the best rate of plain ascent falls where the size doubles, undivided and divided (docs/runs.md)."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ class RunAdvice:
         The group size in use.
     keep : bool
         Whether the size in use is kept.
-    learning_rate : LearningRateFactor or None
-        By what to multiply the learning rate when going from the size in use to the recommended one, to keep the expected step.
-        None where nothing changes, or it is not known.
+    learning_rate : float or None
+        By what to multiply plain ascent's learning rate, from the size in use to the recommended one, at equal responses per
+        update.  None where nothing changes.  With Adam the best rate does not move.
     costs : (float, float)
         Of a prompt in an update, and of a response.
     each : float
@@ -50,7 +52,7 @@ class RunAdvice:
     group_size: int
     asked: int | None
     keep: bool
-    learning_rate: LearningRateFactor | None
+    learning_rate: float | None
     costs: tuple[float, float]
     each: float
 
@@ -112,9 +114,9 @@ def advise_run(
     most = max(least, min(as_count("largest", largest, 2), int((number - paid[0]) / paid[1])))
     keep = asked is not None and max(KEPT[0], least) <= asked <= min(KEPT[1], most)
     size, factor = asked if keep and asked else min(max(RULE, least), most), None
-    if asked not in (None, size):
-        with suppress(ValueError):  # an estimator whose update is not a function of the success rate
-            factor = learning_rate_factor(counts, (chosen, asked), (chosen, size))
+    if asked is not None and asked != size:
+        divides = affine_coefficients(chosen.advantage, RULE) is None  # by what depends on the rewards
+        factor = (asked / size) ** SLOPES[divides]
     each = number / (paid[1] + paid[0] / size) / trained_on
     return RunAdvice(chosen.name, number, trained_on, size, asked, keep, factor, paid, each)
 

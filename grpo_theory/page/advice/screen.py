@@ -64,7 +64,7 @@ class Answer:
         The size with the best estimate, which is another where the user's is as good.
     keep : bool
         Whether the user's size is within the noise of the best, or within the tolerance, and so is recommended.
-    learning_rate : LearningRateFactor or None
+    learning_rate : LearningRateFactor, float or None
         By what to multiply the learning rate; None where nothing changes or it is not known.
     """
 
@@ -73,7 +73,7 @@ class Answer:
     batch_size: int | None
     best: int | None
     keep: bool
-    learning_rate: LearningRateFactor | None
+    learning_rate: LearningRateFactor | float | None
 
 
 def answer(advice: Advice, run: RunAdvice | None = None) -> Answer:
@@ -184,6 +184,8 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
         return f"{text} Keep the learning rate."  # with these baselines the expected step is the same at all sizes
     if factor is None:
         return f"{text} How to change the learning rate is not known."
+    if isinstance(factor, float):
+        return f"{text} Multiply the learning rate by about {number(factor)} for plain SGD; with Adam keep it."
     least, most = number(factor.least), number(factor.most)
     if least == most:
         return f"{text} {'Keep the learning rate' if most == '1' else f'Multiply the learning rate by {most}'}."
