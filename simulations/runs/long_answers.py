@@ -14,9 +14,9 @@ from scipy.special import expit, log_expit
 
 import grpo_theory as gt
 from grpo_theory.jit import kernel
-from grpo_theory.laboratory.prompt_features import Sharing, shared_features, starting_logits, unit
 from grpo_theory.simulate.streams import block_streams, next_uniform, next_word
 from grpo_theory.validation import Array, Flags, Integers
+from simulations.runs.prompt_features import Sharing, shared_features, starting_logits, unit
 from simulations.seeds import child_seed
 
 SEED = 20261129

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.laboratory.prompt_features import Sharing, shared_features, starting_logits, unit
+from simulations.runs.prompt_features import Sharing, shared_features, starting_logits, unit
 from simulations.seeds import child_seed
 
 SEED = 20261125
