@@ -73,7 +73,7 @@ def test_progress_shows_on_a_terminal_what_takes_longer_even_before_anything_is_
 
 
 def test_progress_is_one_argument():
-    calls = [gt.simulate_gradients, gt.simulate_training, gt.coverage, gt.sketch, gt.plan.advise_run]
+    calls = [gt.simulate_gradients, gt.simulate_training, gt.coverage, gt.sketch]
     calls += [gt.laboratory.coverage_of_several, gt.laboratory.coverage_grid]
     parameters = [inspect.signature(one, eval_str=True).parameters["progress"] for one in calls]
     assert {(one.annotation, one.default) for one in parameters} == {(bool, True)}
