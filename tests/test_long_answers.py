@@ -150,3 +150,22 @@ def test_terms_are_gradients_and_adam_is_adam():
     assert at[0] == pytest.approx(rate * np.sign(slopes[0]), abs=1e-3)
     first, second = (0.09 * slopes[0] + 0.1 * slopes[1]) / 0.19, (0.0099 * slopes[0] ** 2 + 0.01 * slopes[1] ** 2) / 0.0199
     assert at[1] - at[0] == pytest.approx(rate * first / np.sqrt(second), abs=1e-3)
+
+
+def test_a_token_mean_divides_by_the_tokens_of_the_batch():
+    """Beside the sum over the same draws: the quotient is the batch's mean length over the usual one, of 256 responses."""
+    prompts, size = Texts("walk", 64).draw(0)[0], 16
+    chances = prompts.chances(ZERO)
+    lengths = prompts.lengths[prompts.level]
+    law = chances.mean(axis=0)
+    mean, within = law @ lengths, (chances * (lengths - (chances @ lengths)[:, None]) ** 2).sum(axis=1).mean()
+    between = ((chances @ lengths - mean) ** 2).mean()
+    found = [
+        train(prompts, update_of(prompts, "rloo", size, one), [1.0], size, (1,), 2000, np.random.SeedSequence(6))[0, :, 0]
+        for one in ("sum", "token mean")
+    ]
+    quotients = found[0] / found[1]
+    assert quotients == pytest.approx(np.broadcast_to(quotients[:, :1], quotients.shape))
+    spread = np.sqrt(within / RESPONSES + between / (RESPONSES // size)) / mean
+    assert quotients[:, 0].mean() == pytest.approx(1.0, abs=4.5 * spread / np.sqrt(2000))
+    assert quotients[:, 0].std() == pytest.approx(spread, rel=4.5 / np.sqrt(2 * 2000))
