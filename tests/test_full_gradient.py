@@ -17,7 +17,7 @@ from simulations.gradient.sampled_terms import (
     noise,
     prompt_terms,
 )
-from simulations.jackknife import jackknife_error
+from simulations.jackknife import jackknife_error, weighted_error
 
 LIMIT = 4.9
 GROUP = 6
@@ -143,6 +143,7 @@ def test_jackknives_are_the_textbooks_on_means():
     by_prompt = rng.standard_normal(12)
     without = (by_prompt.sum() - by_prompt) / 11.0
     assert jackknife_error(without) == pytest.approx(by_prompt.std(ddof=1) / np.sqrt(12.0))
+    assert weighted_error(lambda weights: weights @ by_prompt, 12) == pytest.approx(by_prompt.std(ddof=1) / np.sqrt(12.0))
     responses = rng.standard_normal((4, 8)) * np.array([[1.0], [1.0], [1.0], [0.0]])
     less = (
         responses.mean()

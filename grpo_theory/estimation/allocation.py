@@ -17,7 +17,6 @@ KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_valu
 There are also the sum and the number of the rewards that the run has seen of the prompt.  Both are multiplied by the share
 `memory` with each further group."""
 VALUE, VARIANCE, ORACLE_TRACE, SECOND_ORDER, START_VALUE, SEEN_REWARD, SEEN_COUNT = range(len(KNOWN))
-TRACES = ("oracle_trace", "second_order")
 _LEAST = 1e-12
 """A success rate is taken for no less than this when it is divided by."""
 

@@ -20,7 +20,7 @@ from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness import check, rows, run
 from simulations.best_rate import lead
-from simulations.jackknife import jackknife_error
+from simulations.jackknife import weighted_error
 from simulations.runs import frontier_statements
 from simulations.runs.arms import MEASURES, Arm, measured, train, world_problems
 from simulations.runs.frontier_statements import CEILING_MARGIN, KEPT, LAW_MARGIN, LOST, USUAL
@@ -209,9 +209,8 @@ def law(runs, start, linear):
         line = y[-1] + (y[-1] - y[-2]) * (budgets[-1] - budgets[known][-1]) / np.diff(budgets[known][-2:])[0]
         return course[-1] / (line if linear else float(saturating(x, y, start)(np.array(end)))) - 1.0
 
-    without = (np.eye(draws) != 1.0) / (draws - 1.0)
-    error = jackknife_error(np.array([miss((course @ shares).max(axis=-1)) for shares in without]))
-    return Evidence(float(abs(miss(course.mean(axis=-1).max(axis=-1)))), LAW_MARGIN, float(error), replications=draws)
+    error = weighted_error(lambda shares: miss((course @ shares).max(axis=-1)), draws)
+    return Evidence(float(abs(miss(course.mean(axis=-1).max(axis=-1)))), LAW_MARGIN, error, replications=draws)
 
 
 def of_arms(**wanted):

@@ -131,7 +131,7 @@ class Texts(NamedTuple):
 
     def _prompts(self, rng, shared, sorts, uncertain, direction):
         """Return prompts with features and starting logits of their own."""
-        deciding, first = (2 if self.kind != "walk" and self.tokens > 1 else 1), 2 * (self.kind != "text")
+        deciding = 2 if self.kind != "walk" and self.tokens > 1 else 1
         rights = np.broadcast_to(np.arange(OPTIONS) == 0, (self.prompts * deciding, OPTIONS))
         rates = np.geomspace(self.easiest, self.rarest, self.prompts)
         logits = starting_logits(np.repeat(rates ** (1.0 / deciding), deciding), rights, rng)
@@ -145,8 +145,7 @@ class Texts(NamedTuple):
         right, state = (options == 0).all(axis=-1), np.repeat(np.arange(deciding), OPTIONS)
         level, harmless = np.zeros(len(options), dtype=np.int64), self.tokens - deciding - (self.kind == "format")
         stretches = np.array([max(harmless, 0)])
-        if self.kind != "text":
-            lead = np.broadcast_to(shared, (self.prompts, 2, DIMENSION))
+        lead = np.broadcast_to(shared, (self.prompts, 2, DIMENSION))  # of the token before those that decide
         if self.kind == "format":
             paths = np.concatenate([np.insert(paths, 0, [[i], [1 - i]], axis=1) for i in (1, 0)])
             right, level = np.concatenate([right, np.zeros_like(right)]), np.tile(level, 2)
@@ -169,7 +168,7 @@ class Texts(NamedTuple):
             lead = unit(lead + unit(rng.normal(size=lead.shape)))
             opening = np.broadcast_to(np.log([0.75, 0.25]), (self.prompts, 2))
             stretches = max(self.tokens // 4, 1) * np.arange(1, LEVELS + 1)
-        if first:
+        if self.kind != "text":
             features, start = np.concatenate([lead, features], axis=1), np.concatenate([opening, start], axis=1)
             state = np.concatenate([[0, 0], state + 1])
         by_sort = (stretches[:, None] + np.arange(SORTS)) // SORTS
@@ -258,11 +257,8 @@ class Update(NamedTuple):
     decay: float = 0.0
 
 
-AGGREGATIONS = ("sum", "own length", "token mean")
-
-
 def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: str = "sum", **more: float) -> Update:
-    """Return the update of a registered estimator's advantages and one of the `AGGREGATIONS` of tokens."""
+    """Return the update of a registered estimator's advantages, with tokens added up by "sum", "own length" or "token mean"."""
     rights = np.arange(group_size) < np.arange(group_size + 1)[:, None]
     found = np.array(gt.advantages(rights.astype(np.float64), estimator))
     by_reward = np.stack([found[:, -1], found[:, 0]], axis=-1)
@@ -284,7 +280,7 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
     n_outcomes, n_sorts, n_states = prompts.right.size, prompts.uncertain.size, prompts.state.max() + 1
     theta, gradient, first, second = np.zeros(dimension), np.zeros(dimension), np.zeros(dimension), np.zeros(dimension)
     log_options, options, slope, cumulated = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges), np.empty(n_outcomes)
-    totals, visits, q = np.empty(n_states), np.empty(n_states), np.empty(n_sorts)
+    totals, visits = np.empty(n_states), np.empty(n_states)
     drawn, counts = np.zeros((group_size + 1, 2, prompts.lengths.size), dtype=np.int64), np.empty(n_outcomes, dtype=np.int64)
     by_parameter = prompts.features.transpose(0, 2, 1).copy()  # so that neighbours in memory are added up side by side
     by_edge = prompts.paths.T.copy()
@@ -354,10 +350,10 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
             logit = prompts.uncertain[k]
             for i in range(dimension):
                 logit += prompts.sorts[k, i] * theta[i]
-            q[k] = 1.0 / (1.0 + np.exp(-logit))
+            q = 1.0 / (1.0 + np.exp(-logit))
             sum_of_weights = 0.0
             # d entropy/d logit = -logit q(1 - q), and d KL/d logit = (logit - start) q(1 - q).
-            slack = (logit * update.bonus + (logit - prompts.uncertain[k]) * update.penalty) * q[k] * (1.0 - q[k])
+            slack = (logit * update.bonus + (logit - prompts.uncertain[k]) * update.penalty) * q * (1.0 - q)
             for j in range(group_size + 1):
                 for right in range(2):
                     for level in range(prompts.lengths.size):
@@ -365,7 +361,7 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
                         n = drawn[j, right, level] * prompts.harmless[level, k]
                         weight = update.advantages[j, right] * update.own[level]
                         if n > 0 and weight != 0.0:
-                            sum_of_weights += weight * (binomial(state, n, q[k]) - n * q[k])
+                            sum_of_weights += weight * (binomial(state, n, q) - n * q)
                         sum_of_weights -= n * slack
             for i in range(dimension):
                 gradient[i] += sum_of_weights * prompts.sorts[k, i]
@@ -406,9 +402,9 @@ def add_terms(prompts, update, m, log_options, visits, slope):
 
 def train(prompts, update, rates, group_size, looks, runs, seed):
     """Return the parameters of runs at each rate after numbers of updates, shape (rates, runs, looks, d); rates share draws."""
-    thetas = np.full((len(rates), runs, len(looks), DIMENSION), np.nan)
+    thetas, at = np.full((len(rates), runs, len(looks), DIMENSION), np.nan), np.array(looks)
     for r in range(runs):
         for k, rate in enumerate(rates):
             state = block_streams(seed, r).lone
-            ascend(prompts, update, float(rate), group_size, np.array(looks), state, thetas[k, r])
+            ascend(prompts, update, float(rate), group_size, at, state, thetas[k, r])
     return thetas

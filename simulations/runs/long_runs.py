@@ -8,6 +8,7 @@ which averages could be decided, and which rates are best. The margins, the kind
 the best size is fitted on all kinds but the one on which it is judged.
 """
 
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness import check, rows, run
 from simulations.best_rate import lead, with_limits
-from simulations.jackknife import jackknife_error
+from simulations.jackknife import weighted_error
 from simulations.runs.growth import best_size, best_sizes
 from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, step_size, train, update_of
 from simulations.seeds import child_seed, seed_of
@@ -88,6 +89,16 @@ WITH_TERMS = tuple(
 PIECES = (*((arm, size) for arm in ARMS for size in SIZES), *PLAIN[1:], *WITH_TERMS)
 
 
+def draws_of(quick):
+    """Return how many draws there are."""
+    return QUICK_DRAWS if quick else DRAWS
+
+
+def powers_of(estimator, optimiser, draws):
+    """Return the learning rates' powers of 2; where draws are few, every other one."""
+    return RATES[estimator, optimiser][:: 1 if draws == DRAWS else 2]
+
+
 def deal(draws, **_):
     """Every case reads all arms: what is advised in a kind of world depends on all others."""
     return {"draws": draws}, len(PIECES)
@@ -97,8 +108,7 @@ def deal(draws, **_):
 def trained(draws, rng, chunk):
     """Return success, held-out success, entropy and the step's size, (4, rates, draws, budgets), of an arm at a group size."""
     arm, size = PIECES[chunk]
-    powers = RATES[arm.estimator, arm.optimiser]
-    rates = [2.0**power for power in (powers if draws == DRAWS else powers[::2])]
+    rates = [2.0**power for power in powers_of(arm.estimator, arm.optimiser, draws)]
     found = np.full((4, len(rates), draws, len(UPDATES)), np.nan)
     more = {"bonus": arm.bonus, "penalty": arm.penalty, "decay": 0.999 * (arm.optimiser == "Adam")}
     for draw in range(draws):
@@ -117,8 +127,7 @@ def trained(draws, rng, chunk):
 
 def values_of(found, arm, measure=0):
     """Return a measure of an arm by group size, (sizes, rates, draws, budgets)."""
-    own = [np.array(one["values"], dtype=float)[measure] for one in found if tuple(one["arm"]) == tuple(arm)]
-    return np.array(own)
+    return np.array([one["values"][measure] for one in found if tuple(one["arm"]) == tuple(arm)], dtype=float)
 
 
 def sides_at(values, budget):
@@ -128,9 +137,10 @@ def sides_at(values, budget):
     return list(values[..., low] + (where - low) * (values[..., low + 1] - values[..., low]))
 
 
-def start_sizes(arm, draws):
+@cache
+def start_sizes(kind, tokens, draws):
     """Return the step's best size at the start of each draw, shape (draws,)."""
-    world = KINDS[arm.kind]._replace(tokens=arm.tokens)
+    world = KINDS[kind]._replace(tokens=tokens)
     return np.array([step_size(world.draw(FIRST + draw)[0], np.zeros(DIMENSION)) for draw in range(draws)])
 
 
@@ -149,7 +159,7 @@ def pooled(pairs, judged=None):
 
 def cases(quick):
     """Each kind of world, and all together."""
-    return [{"kind": kind, "draws": QUICK_DRAWS if quick else DRAWS} for kind in (*KINDS, ALL)]
+    return [{"kind": kind, "draws": draws_of(quick)} for kind in (*KINDS, ALL)]
 
 
 def in_kind(kind, **wanted):
@@ -171,7 +181,7 @@ def settings_of(found, arms, draws):
     """Return the sides, the step's size, the budget and the division of arms at each budget."""
     listed = []
     for arm in arms:
-        values, said = values_of(found, arm), start_sizes(arm, draws)
+        values, said = values_of(found, arm), start_sizes(arm.kind, arm.tokens, draws)
         listed += [(sides_at(values, budget), said, budget, arm.estimator == "grpo") for budget in BUDGETS]
     return listed
 
@@ -216,7 +226,7 @@ def advice(found, kind, draws, wrong=False):
 @check(
     stated("long/equal time"),
     of=trained,
-    cases=lambda quick: [{"draws": QUICK_DRAWS if quick else DRAWS, "cost": cost} for cost in COSTS],
+    cases=lambda quick: [{"draws": draws_of(quick), "cost": cost} for cost in COSTS],
     broken={"size": MOST},
     setting="a prompt costs {cost:g} responses",
 )
@@ -256,8 +266,10 @@ def longer(found, kind, tokens=(256, 1, 16)):
         ],
         axis=1,
     )
-    apart = logs[0] - logs[1] if tokens[0] != tokens[2] else 0.0 * logs[0]
-    off = {"estimate": abs(apart[0] - np.log2(254.0 / 14.0) / 2.0), "standard_error": float(np.hypot(*logs[:, 1:].std(axis=1)))}
+    off = {
+        "estimate": abs(logs[0][0] - logs[1][0] - np.log2(254.0 / 14.0) / 2.0),
+        "standard_error": float(np.hypot(*logs[:, 1:].std(axis=1))),
+    }
     facts = {f"best size, {number} tokens": 2.0 ** own[0] for number, own in zip((tokens[0], tokens[2]), logs, strict=True)}
     return {"long/longer": evidence(row, 0.0), "long/root": (evidence(off | {"replications": row["replications"]}, 1.0), facts)}
 
@@ -282,7 +294,7 @@ def divide(found, kind, early=False):
     stated("long/keep rate"),
     of=trained,
     cases=lambda quick: [
-        {"draws": QUICK_DRAWS if quick else DRAWS, "estimator": estimator, "optimiser": optimiser, "size": size}
+        {"draws": draws_of(quick), "estimator": estimator, "optimiser": optimiser, "size": size}
         for estimator, optimiser in RATES
         for size in (4, 16, 32, 64)
     ],
@@ -321,7 +333,7 @@ def held_out(found, kind, size=None):
 @check(
     *stated("long/bonus", "long/penalty"),
     of=trained,
-    cases=lambda quick: [{"draws": QUICK_DRAWS if quick else DRAWS}],
+    cases=lambda quick: [{"draws": draws_of(quick)}],
     broken={"strengths": STRENGTHS[-1:]},
     setting="text, 64 tokens",
 )
@@ -370,14 +382,13 @@ def entropy_along(found, draws, places=slice(0, 3), steep=1.0):
         means = [(weights @ entropy, weights @ success) for entropy, success in courses]
         return float(np.mean([abs(entropy_law(*own, places, steep) - own[1][-1]) for own in means]))
 
-    without = (np.eye(draws) != 1.0) / (draws - 1.0)
-    error = float(jackknife_error(np.array([miss(weights) for weights in without])))
-    return evidence({"estimate": miss(np.full(draws, 1.0 / draws)), "standard_error": error, "replications": draws}, 0.05)
+    row = {"estimate": miss(np.full(draws, 1.0 / draws)), "standard_error": weighted_error(miss, draws), "replications": draws}
+    return evidence(row, 0.05)
 
 
 def of_arms(quick):
     """Each arm."""
-    return [arm._asdict() | {"draws": QUICK_DRAWS if quick else DRAWS} for arm in ARMS]
+    return [arm._asdict() | {"draws": draws_of(quick)} for arm in ARMS]
 
 
 def arm_of(case):
@@ -388,9 +399,8 @@ def arm_of(case):
 @rows(of=trained, cases=of_arms)
 def leads(found, **case):
     """Every size's lead over groups of 8 at each budget, success, entropy and the best rates, for the figure and the page."""
-    arm, powers = arm_of(case), RATES[case["estimator"], case["optimiser"]]
+    arm, powers = arm_of(case), powers_of(case["estimator"], case["optimiser"], case["draws"])
     values, entropy = values_of(found, arm), values_of(found, arm, 2)
-    powers = powers if values.shape[1] == len(powers) else powers[::2]
     for b, budget in enumerate(BUDGETS):
         sides = sides_at(values, budget)
         usual = sides[SIZES.index(USUAL)]
@@ -406,8 +416,9 @@ def leads(found, **case):
 @rows(of=trained, cases=cases)
 def losses(found, kind, draws):
     """What each size at all lengths and budgets loses to the best one, undivided and divided, for the page and the figure."""
+    listed_all = settings_of(found, in_kind(kind), draws)
     for divided, name in ((False, "undivided"), (True, "divided")):
-        listed = [sides for sides, _, _, own in settings_of(found, in_kind(kind), draws) if own == divided]
+        listed = [sides for sides, _, _, own in listed_all if own == divided]
         for k, size in enumerate(SIZES):
             row = pooled([(np.concatenate(sides), sides[k]) for sides in listed])
             yield {"quantity": "lost", "group_size": size, "estimator": name} | row
@@ -415,9 +426,7 @@ def losses(found, kind, draws):
 
 @rows(
     of=trained,
-    cases=lambda quick: [
-        {"estimator": one, "optimiser": other, "draws": QUICK_DRAWS if quick else DRAWS} for one, other in RATES
-    ],
+    cases=lambda quick: [{"estimator": one, "optimiser": other, "draws": draws_of(quick)} for one, other in RATES],
 )
 def exponents(found, estimator, optimiser, draws):
     """By how many octaves the best learning rate moves where the group size doubles, at equal responses, for the page.
@@ -425,18 +434,16 @@ def exponents(found, estimator, optimiser, draws):
     The best rate is the vertex of the parabola through the highest mean and its neighbours; slopes are means over arms.
     """
     arms, places = in_kind(ALL, estimator=estimator, optimiser=optimiser), np.log2(SIZES)
+    rates = 2.0 ** np.array(powers_of(estimator, optimiser, draws))
     for budget in (BUDGETS[0], BUDGETS[-1]):
         ends = np.array([sides_at(values_of(found, arm), budget) for arm in arms])  # (arms, sizes, rates, draws)
-        powers = np.array(RATES[estimator, optimiser] if draws == DRAWS else RATES[estimator, optimiser][::2], dtype=float)
 
-        def slope(weights, ends=ends, powers=powers):
-            best = [[best_size(side @ weights, 2.0**powers) for side in sides] for sides in ends]
+        def slope(weights, ends=ends):
+            best = [[best_size(side @ weights, rates) for side in sides] for sides in ends]
             return float(np.mean([np.polyfit(places, own, 1)[0] for own in best]))
 
-        without = (np.eye(draws) != 1.0) / (draws - 1.0)
-        error = float(jackknife_error(np.array([slope(weights) for weights in without])))
-        row = {"estimate": slope(np.full(draws, 1.0 / draws)), "standard_error": error, "replications": draws}
-        yield {"budget": budget, "quantity": "octaves of the best rate per doubling"} | with_limits(row)
+        row = {"estimate": slope(np.full(draws, 1.0 / draws)), "standard_error": weighted_error(slope, draws)}
+        yield {"budget": budget, "quantity": "octaves of the best rate per doubling"} | with_limits(row | {"replications": draws})
 
 
 @rows(of=trained, cases=lambda quick: [case for case in of_arms(quick) if case["estimator"] == "rloo"])
@@ -444,7 +451,7 @@ def said(found, draws, **case):
     """The best size of one step, at the start and along runs of groups of 8, beside that of whole runs."""
     arm = arm_of(case)
     values, sizes = values_of(found, arm), values_of(found, arm, 3)[SIZES.index(USUAL)]
-    yield {"budget": 0, "quantity": "step's size"} | lead([start_sizes(arm, draws)[None]])
+    yield {"budget": 0, "quantity": "step's size"} | lead([start_sizes(arm.kind, arm.tokens, draws)[None]])
     for b, budget in enumerate(BUDGETS):
         sides = np.array(sides_at(values, budget))
         at = sides[SIZES.index(USUAL)].mean(axis=1).argmax()
