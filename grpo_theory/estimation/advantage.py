@@ -6,10 +6,12 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from reprlib import repr as short
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, RESPONSE_FIELDS, Batch, compile_kernel, read_only_batch
@@ -123,7 +125,13 @@ def try_kernel(advantage: Advantage, group_size: int) -> None:
     try:
         compile_kernel(advantage.function)  # what does not compile is said in the contract's words
     except TypeError as error:
-        raise _clearer(error, advantage) from None
+        # Of one that writes on the batch in place, numba does not say it.
+        made_up = _batches(advantage, max(2, advantage.minimum_group_size))[0]
+        why = "" if "readonly" in str(error) else failure(advantage, made_up)
+        if "read-only" not in why:
+            raise
+        name = advantage.function.__qualname__
+        raise TypeError(f"the kernel {name!r} writes on the batch, which is read-only: {why}; {CONTRACT}") from None
     for batch in batches:
         why = failure(advantage, batch)
         if why:
@@ -134,14 +142,6 @@ def try_kernel(advantage: Advantage, group_size: int) -> None:
             f"the kernel of estimator {advantage.name!r} must fill advantages, and leaves all of them as they are. Write into "
             "the array, as in `advantages[b, g] = ...`, because `advantages = ...` makes another"
         )
-
-
-def _clearer(error: TypeError, advantage: Advantage) -> TypeError:
-    """Return why a kernel does not compile; that of one that writes on the batch in place, numba does not say."""
-    why = "" if "readonly" in str(error) else failure(advantage, _batches(advantage, max(2, advantage.minimum_group_size))[0])
-    if "read-only" not in why:
-        return error
-    return TypeError(f"the kernel {advantage.function.__qualname__!r} writes on the batch, which is read-only: {why}; {CONTRACT}")
 
 
 def _fills_nothing(advantage: Advantage, batch: Batch) -> bool:
@@ -176,17 +176,11 @@ def try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, length
                 group = Batch._make([*(field[b : b + 1] for field in batch[:-1]), batch.parameters])
                 why = failure(advantage, group)
                 if why:
-                    seen = f"rewards {_first_few(group.rewards[0])} and lengths {_first_few(group.lengths[0])}"
+                    seen = f"rewards {short(group.rewards[0].tolist())} and lengths {short(group.lengths[0].tolist())}"
                     raise ValueError(
                         f"the kernel of estimator {advantage.name!r} fails for a group of this problem, with {seen}: {why}. "
                         "It must be defined for all rewards and lengths that the problem has"
                     )
-
-
-def _first_few(numbers: np.ndarray) -> str:
-    """Return numbers as text, cut short."""
-    text = str(numbers[:8].tolist())
-    return text if numbers.size <= 8 else f"{text[:-1]}, ...]"
 
 
 def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: Integers) -> list[Batch]:
@@ -241,46 +235,25 @@ LARGEST_GROUP = 2048
 """The largest group that is run on symbols, because their forms take 8 G^2 bytes."""
 
 
-class AffineForm:
-    """A constant plus a linear combination of symbols; anything else that is asked of it is refused."""
+class AffineForm(NDArrayOperatorsMixin):
+    """A linear combination of symbols plus a constant, its last coefficient; anything else that is asked of it is refused."""
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, coefficients: Array, constant: float = 0.0) -> None:
+    def __init__(self, coefficients: Array) -> None:
         self.coefficients = coefficients
-        self.constant = constant
 
-    def __add__(self, other: Any) -> Self:
-        if isinstance(other, AffineForm):
-            return type(self)(self.coefficients + other.coefficients, self.constant + other.constant)
-        return type(self)(self.coefficients, self.constant + float(other))
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Self:
+        # Comparisons are refused, too.  A kernel that asks whether rewards are equal would take one branch for all of them.
+        forms = [isinstance(one, AffineForm) for one in inputs]
+        added = ufunc in (np.add, np.subtract)
+        scaled = (ufunc is np.multiply and not all(forms)) or (ufunc is np.true_divide and not forms[1])
+        if method != "__call__" or not (added or scaled or ufunc in (np.negative, np.positive)):
+            raise TypeError("an affine form has no such operation")
+        constant = np.eye(self.coefficients.size)[-1] if added else 1.0
+        parts = [one.coefficients if form else float(one) * constant for one, form in zip(inputs, forms, strict=True)]
+        return type(self)(ufunc(*parts))
 
-    def __mul__(self, other: Any) -> Self:
-        if isinstance(other, AffineForm):
-            return NotImplemented
-        return type(self)(self.coefficients * float(other), self.constant * float(other))
-
-    def __truediv__(self, other: Any) -> Self:
-        if isinstance(other, AffineForm):
-            return NotImplemented
-        return type(self)(self.coefficients / float(other), self.constant / float(other))
-
-    def __neg__(self) -> Self:
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> Self:
-        return self + -other
-
-    def __rsub__(self, other: Any) -> Self:
-        return -self + other
-
-    def _refuse(self, *others: Any) -> Any:
-        raise TypeError("an affine form has no such operation")
-
-    # Comparisons must be refused, too. Python would compare identities without these lines, and a kernel that asks whether
-    # rewards are equal would take one branch for all of them.
-    __radd__, __rmul__, __pos__ = __add__, __mul__, lambda self: self
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __abs__ = __float__ = __int__ = __pow__ = _refuse
+    def __bool__(self) -> bool:
+        raise TypeError("an affine form is not true or false")
 
 
 @lru_cache(maxsize=64)
@@ -296,19 +269,19 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     if advantage.couples_groups or advantage.reads & set(RESPONSE_FIELDS[1:]) or group_size > LARGEST_GROUP:
         return None
     n_symbols = group_size + len(PROMPT_FIELDS)
-    symbols = np.empty(n_symbols, dtype=object)
-    for i, row in enumerate(np.eye(n_symbols)):
-        symbols[i] = AffineForm(row)
+    identity, symbols = np.eye(n_symbols + 1), np.empty(n_symbols, dtype=object)
+    for i in range(n_symbols):
+        symbols[i] = AffineForm(identity[i])
     advantages = np.full((1, group_size), np.nan, dtype=object)
     fields = (symbols[group_size + f : group_size + f + 1] for f in range(len(PROMPT_FIELDS)))
     lengths, norms = np.ones((1, group_size), dtype=np.int64), np.full((1, group_size), np.nan)
     batch = Batch._make([symbols[None, :group_size], norms, lengths, norms, *fields, advantage.parameter_array])
     try:
         advantage.function(batch, advantages)
+        forms = [form if isinstance(form, AffineForm) else AffineForm(float(form) * identity[-1]) for form in advantages[0]]
     except Exception:
         return None
-    forms = [form if isinstance(form, AffineForm) else AffineForm(np.zeros(n_symbols), float(form)) for form in advantages[0]]
-    table = np.array([[*form.coefficients, form.constant] for form in forms])
+    table = np.array([form.coefficients for form in forms])
     # The rule A_g = a Z_g + b sum_h Z_h + c (V, sd, b*) + constant has row g: a + b at place g, b at the others, then c.
     # What the rows of this table (G, G + 4) have in common, if they are those of one rule for all responses.
     if not np.isfinite(table).all():

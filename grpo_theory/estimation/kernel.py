@@ -227,32 +227,34 @@ class SourceFile:
         text by now.
         """
         known = sys.modules.get(self.module)
-        if known is not None and self._is_text_behind(known):
-            return known
+        if known is not None:
+            text = _text_behind(known)
+            # Of a module that was not run here, what its file says now has to do.
+            if self.is_text_of(getattr(known, "__file__", None)) if text is None else text == self.text:
+                return known
         if self.is_text_of(self.path):
             return self._run(Path(self.path))
-        try:
-            found = importlib.util.find_spec(self.module)
-        except (ImportError, ValueError):
-            found = None
-        if found is not None and self.is_text_of(found.origin):
+        if self.is_text_of(_file_of(self.module)):
             return importlib.import_module(self.module)
-        return self._run(self._copy())
+        # The copy lies in a folder named by its checksum, where numba's cache finds it again.
+        owner = os.getuid() if hasattr(os, "getuid") else 0
+        path = Path(tempfile.gettempdir()) / f"grpo_theory-{owner}" / self.checksum / Path(self.path).name
+        if not self.is_text_of(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}")
+            temporary.write_text(self.text, encoding="utf-8")
+            temporary.replace(path)
+        return self._run(path)
 
     def hides_module(self) -> bool:
         """Whether another module has the name, installed or imported: run under it, the file would replace that one."""
-        if self.module in sys.modules:
-            known = sys.modules[self.module]
-            return known not in _TEXTS and not self._is_file_of(getattr(known, "__file__", None))
-        try:
-            found = importlib.util.find_spec(self.module)
-        except (ImportError, ValueError):
+        known = sys.modules.get(self.module)
+        if known in _TEXTS:
             return False
-        return found is not None and not self._is_file_of(found.origin)
-
-    def _is_file_of(self, path: str | None) -> bool:
-        """Whether a file is this one, or a copy of it."""
-        return path is not None and (Path(path).resolve() == Path(self.path) or self.is_text_of(path))
+        path = _file_of(self.module) if known is None else getattr(known, "__file__", None)
+        if path is None:
+            return known is not None
+        return Path(path).resolve() != Path(self.path) and not self.is_text_of(path)
 
     def is_text_of(self, path: str | None) -> bool:
         """Whether a file has this text."""
@@ -260,11 +262,6 @@ class SourceFile:
             return path is not None and Path(path).read_text(encoding="utf-8") == self.text
         except (OSError, UnicodeDecodeError):
             return False
-
-    def _is_text_behind(self, module: ModuleType) -> bool:
-        """Whether a module was run from this text; of one that was not run here, what its file says now has to do."""
-        text = _text_behind(module)
-        return self.is_text_of(getattr(module, "__file__", None)) if text is None else text == self.text
 
     def _run(self, path: Path) -> ModuleType:
         """Run the text as a module of that file; the byte code that lies beside the file may be of an older text."""
@@ -285,17 +282,14 @@ class SourceFile:
         _TEXTS[made] = self.text
         return made
 
-    def _copy(self) -> Path:
-        """Write the text to a folder named by its checksum, where numba's cache finds it again, and return its path."""
-        owner = os.getuid() if hasattr(os, "getuid") else 0
-        folder = Path(tempfile.gettempdir()) / f"grpo_theory-{owner}" / self.checksum
-        path = folder / Path(self.path).name
-        if not self.is_text_of(str(path)):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}")
-            temporary.write_text(self.text, encoding="utf-8")
-            temporary.replace(path)
-        return path
+
+def _file_of(module: str) -> str | None:
+    """Return the file of a module that can be imported, or None."""
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    return None if found is None else found.origin or ""  # a folder without __init__.py has none
 
 
 def _text_behind(module: ModuleType | None) -> str | None:

@@ -16,20 +16,19 @@ sees.  In the loss, their derivatives in log pi weight the token's logit gradien
 """
 
 import inspect
-import numbers
 import operator
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from grpo_theory.estimation.code import code_checksum
 from grpo_theory.estimation.kernel import SourceFile
 from grpo_theory.jit import compiled
-from grpo_theory.validation import Array, Integers, as_number, as_positive, check_name, check_shape
+from grpo_theory.validation import Array, Integers, as_not_negative, as_number, as_positive, check_name, check_shape
 
 
 class Part:
@@ -53,13 +52,20 @@ class Part:
         return type(self) is type(other) and facts[0] == facts[1] and is_same_function(*functions)
 
     def __reduce__(self) -> tuple[Callable, tuple]:
-        """Return how the part is made again of its function's file, the function's name in it, and the other fields."""
+        """Return how the part is made again of its function's file, the function's name in it, and the other fields.
+
+        Raises
+        ------
+        TypeError
+            If there is no file, as for a function typed at a prompt, or the function has no name at the top level of it.
+        """
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "function"}
         facts = {name: dict(fact) if isinstance(fact, Mapping) else fact for name, fact in facts.items()}
-        return _restore, (type(self), source_of(self.function), self.function.__qualname__, facts, _seal(self.function))
-
-
-Kind = TypeVar("Kind", bound=Part)
+        name, path = self.function.__qualname__, inspect.getsourcefile(self.function)
+        if path is None or not Path(path).is_file() or "<" in name:
+            raise TypeError(f"the function {name!r} must be defined at the top level of a file to be sent to another process")
+        source = SourceFile.of_module(Path(path), self.function.__module__)
+        return _restore, (type(self), source, name, facts, _seal(self.function))
 
 
 def is_same_function(one: Callable, other: Callable) -> bool:
@@ -73,30 +79,14 @@ def is_same_function(one: Callable, other: Callable) -> bool:
     return one is other or again or code_checksum(one) == code_checksum(other)
 
 
-def source_of(function: Callable) -> SourceFile:
-    """Return the file in which a function is defined.
-
-    Raises
-    ------
-    TypeError
-        If there is none, as for a function typed at a prompt, or the function has no name at the top level of it.
-    """
-    path = inspect.getsourcefile(function)
-    if path is None or not Path(path).is_file() or "<" in function.__qualname__:
-        raise TypeError(
-            f"the function {function.__qualname__!r} must be defined at the top level of a file to be sent to another process"
-        )
-    return SourceFile.of_module(Path(path), function.__module__)
-
-
 def _seal(function: Callable) -> tuple[str | None, str]:
     """Return what tells a function of another process from this one: its checksum, and the Python whose byte code that is of."""
     return sys.implementation.cache_tag, code_checksum(function)
 
 
 def _restore(
-    kind: Callable[..., Kind], source: SourceFile, qualname: str, facts: dict[str, Any], seal: tuple[str | None, str]
-) -> Kind:
+    kind: Callable[..., Part], source: SourceFile, qualname: str, facts: dict[str, Any], seal: tuple[str | None, str]
+) -> Part:
     """Return the part of a pickle: its file is run if need be, and the function found in it by name.
 
     Raises
@@ -184,12 +174,8 @@ def geometric_ratio(log_ratios, length, ratios):
             ratios[t, i] = mean
 
 
-RATIOS = {
-    "none": Ratio("none", no_ratio, constant=True),
-    "token": Ratio("token", token_ratio),
-    "trajectory": Ratio("trajectory", trajectory_ratio),
-    "geometric": Ratio("geometric", geometric_ratio),
-}
+_RATIO_FUNCTIONS = {"none": no_ratio, "token": token_ratio, "trajectory": trajectory_ratio, "geometric": geometric_ratio}
+RATIOS = {name: Ratio(name, function, constant=name == "none") for name, function in _RATIO_FUNCTIONS.items()}
 
 
 @dataclass(frozen=True)
@@ -224,9 +210,7 @@ class Clip(Part):
 
     def __post_init__(self) -> None:
         for side in ("low", "high"):
-            width = getattr(self, side)
-            if isinstance(width, bool) or not isinstance(width, numbers.Real) or not 0.0 <= float(width) < np.inf:
-                raise ValueError(f"{side} must be a finite width of the clip, at least 0, got {width!r}")
+            as_not_negative(side, getattr(self, side))
 
     @property
     def widths(self) -> np.ndarray:
@@ -304,16 +288,9 @@ def dual_clip(ratios, length, positive, widths, weights):
             weights[t, i] = ratios[t, i] if kept else 0.0
 
 
-CLIPS = {
-    "none": Clip("none", no_clip),
-    "two-sided": Clip("two-sided", two_sided_clip),
-    "upper only": Clip("upper only", upper_clip),
-    "by sign": Clip("by sign", clip_by_sign),
-    "cap": Clip("cap", cap),
-    "cap at high": Clip("cap at high", cap_at_high),
-    "clamp": Clip("clamp", clamp),
-    "dual": Clip("dual", dual_clip),
-}
+_CLIP_NAMES = ["none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"]
+_CLIP_FUNCTIONS = (no_clip, two_sided_clip, upper_clip, clip_by_sign, cap, cap_at_high, clamp, dual_clip)
+CLIPS = {name: Clip(name, function) for name, function in zip(_CLIP_NAMES, _CLIP_FUNCTIONS, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -409,7 +386,7 @@ class KLTerm(Part):
 
 
 def k1(log_ratios, terms):
-    """Fill in l."""
+    """Fill in l: k1, and the derivative of k2."""
     terms[:] = log_ratios
 
 
@@ -431,11 +408,6 @@ def k1_slope(log_ratios, terms):
     terms[:] = 1.0
 
 
-def k2_slope(log_ratios, terms):
-    """Fill in l, the derivative of k2."""
-    terms[:] = log_ratios
-
-
 def k3_slope(log_ratios, terms):
     """Fill in 1 - exp(-l), the derivative of k3."""
     # On policy, E[sum_t (1 - exp(-l_t)) W_t] = grad KL(reference || pi), with visits to prefixes held fixed
@@ -443,13 +415,11 @@ def k3_slope(log_ratios, terms):
     terms[:] = -np.expm1(-log_ratios)
 
 
+_KL_FUNCTIONS: dict[Literal["reward", "loss"], tuple] = {"reward": (k1, k2, k3), "loss": (k1_slope, k1, k3_slope)}
 KL_TERMS = {
-    "k1 in reward": KLTerm("k1 in reward", "reward", k1),
-    "k2 in reward": KLTerm("k2 in reward", "reward", k2),
-    "k3 in reward": KLTerm("k3 in reward", "reward", k3),
-    "k1 in loss": KLTerm("k1 in loss", "loss", k1_slope),
-    "k2 in loss": KLTerm("k2 in loss", "loss", k2_slope),
-    "k3 in loss": KLTerm("k3 in loss", "loss", k3_slope),
+    one.name: one
+    for place, functions in _KL_FUNCTIONS.items()
+    for one in (KLTerm(f"k{k} in {place}", place, function) for k, function in enumerate(functions, 1))
 }
 
 
@@ -584,14 +554,8 @@ CREDITS = {
 }
 """The credits by name: "values" is Q - V at each prefix, "gae" generalised advantage estimation, both with exact values."""
 
-_PARTS: dict[str, tuple[type, Mapping[str, Any]]] = {
-    "ratio": (Ratio, RATIOS),
-    "clip": (Clip, CLIPS),
-    "aggregation": (Aggregation, AGGREGATIONS),
-    "kl": (KLTerm, KL_TERMS),
-    "mismatch": (Mismatch, MISMATCHES),
-    "credit": (Credit, CREDITS),
-}
+PARTS: dict[str, Mapping[str, Any]] = {"ratio": RATIOS, "clip": CLIPS, "aggregation": AGGREGATIONS, "kl": KL_TERMS}
+PARTS |= {"mismatch": MISMATCHES, "credit": CREDITS}
 """By the argument of `gt.compose`."""
 
 
@@ -605,7 +569,8 @@ def find_part(argument: str, value: Any) -> Any:
     TypeError
         If it is neither a name nor a part.
     """
-    kind, named = _PARTS[argument]
+    named = PARTS[argument]
+    kind = type(next(iter(named.values())))
     if isinstance(value, kind):
         return value
     if not isinstance(value, str):

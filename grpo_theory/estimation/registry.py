@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
+from grpo_theory.estimation import parts
 from grpo_theory.estimation.advantage import Advantage, try_kernel, try_on_rewards
 from grpo_theory.estimation.kernel import check_arguments, fields_read, remember_text
-from grpo_theory.estimation.parts import (
-    AGGREGATIONS,
-    CLIPS,
-    CREDITS,
-    KL_TERMS,
-    MISMATCHES,
-    RATIOS,
-    Aggregation,
-    Clip,
-    Credit,
-    KLTerm,
-    Mismatch,
-    Ratio,
-    find_part,
-    is_same_function,
-)
 from grpo_theory.validation import Array, Integers, as_count, check_name
 
 _ONE_TOKEN = np.ones(1, dtype=np.int64)
@@ -72,13 +57,13 @@ class Estimator:
 
     name: str
     advantage: Advantage
-    ratio: Ratio = RATIOS["none"]
-    clip: Clip = CLIPS["none"]
-    aggregation: Aggregation = AGGREGATIONS["sum"]
-    kl: KLTerm = KL_TERMS["k1 in reward"]
+    ratio: parts.Ratio = parts.RATIOS["none"]
+    clip: parts.Clip = parts.CLIPS["none"]
+    aggregation: parts.Aggregation = parts.AGGREGATIONS["sum"]
+    kl: parts.KLTerm = parts.KL_TERMS["k1 in reward"]
     source: str = ""
-    mismatch: Mismatch = MISMATCHES["none"]
-    credit: Credit = CREDITS["none"]
+    mismatch: parts.Mismatch = parts.MISMATCHES["none"]
+    credit: parts.Credit = parts.CREDITS["none"]
 
     def __repr__(self) -> str:
         return f"Estimator({self.name!r}, {self.description})"
@@ -99,7 +84,7 @@ class Estimator:
         A mean over the tokens of a group or of a batch is then the mean over each response's own.
         """
         if self.aggregation.pool and lengths.min() == lengths.max():
-            return replace(self, aggregation=AGGREGATIONS["own length"])
+            return replace(self, aggregation=parts.AGGREGATIONS["own length"])
         return self
 
     @property
@@ -113,8 +98,7 @@ class Estimator:
         The registry is left as it is.
         """
         advantage = self.advantage.with_parameters(parameters)
-        base, _, values = advantage.name.partition("(")
-        name = f"{self.name.partition('(')[0]}({values}" if values else base
+        name = self.name.partition("(")[0] + advantage.name[advantage.name.index("(") :]
         return replace(self, name=name, advantage=advantage)
 
     def check_group_size(self, group_size: int) -> None:
@@ -131,38 +115,29 @@ class Estimator:
         try_on_rewards(self.advantage, group_size, rewards.tobytes(), read.tobytes())
 
 
-class Registry(Mapping[str, Estimator]):
-    """Estimators by name, to be read: shown, it is a line for each, with formula and source."""
-
-    def __init__(self, named: Mapping[str, Estimator]) -> None:
-        self._named = named
-
-    def __getitem__(self, name: str) -> Estimator:
-        return self._named[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._named)
-
-    def __len__(self) -> int:
-        return len(self._named)
+class Registry(dict[str, Estimator]):
+    """Estimators by name, a copy to be read: shown, it is their names."""
 
     def __repr__(self) -> str:
-        return fill(", ".join(self._named), 120)
+        return fill(", ".join(self), 120)
+
+    def __setitem__(self, name: str, value: Estimator) -> None:
+        raise TypeError("what estimators() returns does not support item assignment: gt.estimator and gt.compose register")
 
 
 _REGISTRY: dict[str, Estimator] = {}
-_SHIPPED: set[str] = set()
-"""Names that mean what the package says they mean."""
+SHIPPED: set[str] = set()
+"""Names that mean what the package says they mean: nobody may replace them."""
 
 
 def register(new: Estimator, *, overwrite: bool = False) -> Estimator:
     """Put an estimator into the registry, in the place of the same one, or with `overwrite` of any that the package has not."""
     known = _REGISTRY.get(new.name)
-    if known is not None and (new.name in _SHIPPED or not overwrite):
-        parts = [(one.ratio, one.clip, one.aggregation, one.kl, one.mismatch, one.credit) for one in (known, new)]
+    if known is not None and (new.name in SHIPPED or not overwrite):
         kernels = [one.advantage.function for one in (known, new)]
-        if not is_same_function(*kernels) or not all(one.is_same(other) for one, other in zip(*parts, strict=True)):
-            advice = "choose another name" if new.name in _SHIPPED else "overwrite=True replaces it"
+        same = all(getattr(known, part).is_same(getattr(new, part)) for part in parts.PARTS)
+        if not same or not parts.is_same_function(*kernels):
+            advice = "choose another name" if new.name in SHIPPED else "overwrite=True replaces it"
             raise ValueError(
                 f"name must be new, but there is an estimator {new.name!r} already: {known.description.rstrip('.')}; {advice}"
             )
@@ -170,13 +145,8 @@ def register(new: Estimator, *, overwrite: bool = False) -> Estimator:
     return new
 
 
-def keep_shipped() -> None:
-    """Let nobody replace the estimators that are there now."""
-    _SHIPPED.update(_REGISTRY)
-
-
-def estimators() -> Mapping[str, Estimator]:
-    """Return all registered estimators by name, in the order of registration; printed, they show one line each.
+def estimators() -> Registry:
+    """Return all registered estimators by name, in the order of registration; printed, they are their names.
 
     Examples
     --------
@@ -207,6 +177,11 @@ def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
     """
     if isinstance(estimator, Estimator):
         return estimator
+    if isinstance(estimator, list | tuple):
+        raise TypeError(
+            f"{argument} must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}. "
+            "Ask for each of them, as in [gt.efficiency(problem, theta, one, ...) for one in names]"
+        )
     if not isinstance(estimator, str):
         raise TypeError(f"{argument} must be a registered name or an Estimator, got {estimator!r}")
     check_name(argument, estimator, _REGISTRY)
@@ -310,12 +285,12 @@ def compose(
     name: str,
     *,
     advantage: str | Estimator,
-    ratio: str | Ratio = "none",
-    clip: str | Clip = "none",
-    aggregation: str | Aggregation = "sum",
-    kl: str | KLTerm = "k1 in reward",
-    mismatch: str | Mismatch = "none",
-    credit: str | Credit = "none",
+    ratio: str | parts.Ratio = "none",
+    clip: str | parts.Clip = "none",
+    aggregation: str | parts.Aggregation = "sum",
+    kl: str | parts.KLTerm = "k1 in reward",
+    mismatch: str | parts.Mismatch = "none",
+    credit: str | parts.Credit = "none",
     source: str = "",
     overwrite: bool = False,
 ) -> Estimator:
@@ -366,10 +341,10 @@ def compose(
     """
     _check_named(name)
     given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl, "mismatch": mismatch, "credit": credit}
-    parts = {argument: find_part(argument, value) for argument, value in given.items()}
+    found = {argument: parts.find_part(argument, value) for argument, value in given.items()}
     nothing = isinstance(advantage, str) and advantage == "none"
     kernel = (NOTHING if nothing else find(advantage, "advantage")).advantage
-    return register(Estimator(name, kernel, **parts, source=source), overwrite=overwrite)
+    return register(Estimator(name, kernel, **found, source=source), overwrite=overwrite)
 
 
 def no_advantage(batch, advantages):

@@ -6,6 +6,7 @@ A name of a trainer's function (trl_grpo, verl_opo) stands for its advantages, o
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from grpo_theory.estimation import trainer_kernels
 from grpo_theory.estimation.parts import CLIPS
@@ -117,26 +118,21 @@ A composition's row has a name, whose advantages, the ratio, the clip (with its 
 
 def _register(table: str) -> Mapping[str, Estimator]:
     """Register the estimators of a table, and return them by name."""
-    made = map(_take, re.split(r"\n(?=\S)", table.strip()))
-    return MappingProxyType({one.name: one for one in made})
-
-
-def _take(row: str) -> Estimator:
-    """Register the estimator of a row of a table."""
-    facts, source = row.split("\n", 1)
-    name, base, *rest = (fact.strip() for fact in facts.split("|"))
-    source = " ".join(source.split())
-    if not hasattr(trainer_kernels, base):
-        ratio, clip, aggregation = rest
-        kind, *widths = re.split(r" (?=\d)", clip)
-        bound = CLIPS[kind].with_widths(*map(float, widths)) if widths else CLIPS[kind]
-        return compose(name, advantage=base, ratio=ratio, clip=bound, aggregation=aggregation, source=source)
-    parameters = {key: float(value) for key, value in (one.split("=") for one in rest[0].split())}
-    least, couples = int(rest[1]), len(rest) > 2
-    decorate = estimator(
-        name, parameters=parameters, minimum_group_size=least, couples_groups=couples, exchangeable=True, source=source
-    )
-    return decorate(getattr(trainer_kernels, base))
+    made: dict[str, Estimator] = {}
+    for row in re.split(r"\n(?=\S)", table.strip()):
+        facts, source = row.split("\n", 1)
+        name, base, *rest = (fact.strip() for fact in facts.split("|"))
+        source = " ".join(source.split())
+        if not hasattr(trainer_kernels, base):
+            ratio, clip, aggregation = rest
+            kind, *widths = re.split(r" (?=\d)", clip)
+            bound = CLIPS[kind].with_widths(*map(float, widths)) if widths else CLIPS[kind]
+            made[name] = compose(name, advantage=base, ratio=ratio, clip=bound, aggregation=aggregation, source=source)
+            continue
+        how: dict[str, Any] = {"parameters": {key: float(value) for key, value in (one.split("=") for one in rest[0].split())}}
+        how |= {"minimum_group_size": int(rest[1]), "couples_groups": len(rest) > 2, "exchangeable": True, "source": source}
+        made[name] = estimator(name, **how)(getattr(trainer_kernels, base))
+    return MappingProxyType(made)
 
 
 COMPOSITIONS = _register(_PAPERS)
