@@ -12,11 +12,12 @@ from scipy.special import gammaln
 
 import grpo_theory as gt
 from grpo_theory.exact.multisets import (
+    UNREAD,
     add_moments,
+    advantage_table,
     classes,
     count_multisets,
     multiset_lines,
-    multiset_ranks,
     multisets,
     outcome_table,
 )
@@ -95,7 +96,8 @@ def test_classes_join_what_a_kernel_cannot_tell_apart():
 
 
 def test_each_multiset_has_a_line_of_its_own():
+    kernel = gt.estimators()["rloo"].advantage
     for n_values, group_size in ((2, 5), (3, 4), (5, 6)):
         counts = multisets(n_values, group_size)
-        lines = multiset_lines(counts, multiset_ranks(n_values, group_size))
+        lines = multiset_lines(counts, advantage_table(kernel, tuple(map(float, range(n_values))), group_size, UNREAD).ranks)
         assert sorted(lines) == list(range(len(counts)))

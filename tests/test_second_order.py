@@ -8,9 +8,9 @@ from enumeration import case, groups, prompts
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
-from grpo_theory.exact.derivatives import hessians_in_logits, logit_derivative, noise_in_logits
+from grpo_theory.exact.derivatives import hessians_in_logits
 from grpo_theory.theory import leave_one_out_parts, noise_cost, training_law
-from grpo_theory.theory.noise_cost import ThirdCumulant, leave_one_out_third_cumulant
+from grpo_theory.theory.noise_cost import ThirdCumulant, leave_one_out_third_cumulant, logit_derivative, noise_in_logits
 
 STEPS = np.array([1.5, 0.9, 1.2])
 SIZES = np.array([3.0, 2.0, 5.0])

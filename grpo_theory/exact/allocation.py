@@ -67,14 +67,12 @@ class AllocationLaw:
 
     def mean(self, sizes: ArrayLike) -> Array:
         """Return the expected estimate, shape (d,)."""
-        rows = self._rows(sizes)
-        logit_gradients = self.logit_gradients[rows, np.arange(len(rows))]
-        return self.point.tangent.adjoint(self._weights[:, None] * logit_gradients)
+        weights = self.point.bandit.prompt_weights[:, None]
+        return self.point.tangent.adjoint(weights * self.logit_gradients[self._places(sizes)])
 
     def trace(self, sizes: ArrayLike) -> float:
         """Return the trace of the estimate's covariance, sum_q f_q^2 tau_q(n_q): groups are independent."""
-        rows = self._rows(sizes)
-        return float(self._weights**2 @ self.traces[rows, np.arange(len(rows))])
+        return float(self.point.bandit.prompt_weights**2 @ self.traces[self._places(sizes)])
 
     def mse(self, sizes: ArrayLike) -> float:
         """Return E||estimate - grad J||^2: the trace plus the squared bias."""
@@ -105,10 +103,10 @@ class AllocationLaw:
         low, high = max(found.low, self.low), min(found.high, self.high)
         if low > high:
             raise ValueError(f"{found!r} allows no size for which this law was made, {self.low} to {self.high}")
-        budget = checked_budget(budget, len(self._weights), low, high)
+        budget = checked_budget(budget, len(self.point.bandit.prompt_weights), low, high)
         costs = found.costs(self.known)
         if found.weighted:
-            costs *= self._weights[:, None] ** 2
+            costs *= self.point.bandit.prompt_weights[:, None] ** 2
         return spread_sizes(costs, budget, low, high)
 
     def best(self, budget: int) -> Integers:
@@ -116,25 +114,20 @@ class AllocationLaw:
 
         For an unbiased estimator this is the least error.  The traces may be any function of the size.
         """
-        n_prompts = len(self._weights)
+        n_prompts = len(self.point.bandit.prompt_weights)
         budget = checked_budget(budget, n_prompts, self.low, self.high)
-        return least_sizes(self._weights**2 * self.traces, budget - n_prompts * self.low) + self.low
+        return least_sizes(self.point.bandit.prompt_weights**2 * self.traces, budget - n_prompts * self.low) + self.low
 
     def to_frame(self, sizes: ArrayLike) -> pd.DataFrame:
         """Return a DataFrame: one row per prompt, with weight, value, size and trace of one group's covariance."""
         import pandas as pd  # slow to import, and not always wanted
 
-        rows = self._rows(sizes)
-        prompts = np.arange(len(rows))
-        columns = {"prompt": prompts, "weight": self._weights, "value": self.known[:, 0], "size": rows + self.low}
-        return pd.DataFrame(columns | {"trace": self.traces[rows, prompts]})
+        rows, prompts = self._places(sizes)
+        columns = {"prompt": prompts, "weight": self.point.bandit.prompt_weights, "value": self.known[:, 0]}
+        return pd.DataFrame(columns | {"size": rows + self.low, "trace": self.traces[rows, prompts]})
 
-    @property
-    def _weights(self) -> Array:
-        return self.point.bandit.prompt_weights
-
-    def _rows(self, sizes: ArrayLike) -> Integers:
-        n_prompts = len(self._weights)
+    def _places(self, sizes: ArrayLike) -> tuple[Integers, Integers]:
+        n_prompts = len(self.point.bandit.prompt_weights)
         given = as_array("sizes", sizes)
         if not np.issubdtype(given.dtype, np.integer):
             raise TypeError(f"sizes must be integers, the responses of each prompt, got {given.dtype}")
@@ -146,7 +139,7 @@ class AllocationLaw:
                 f"sizes must be {self.low} to {self.high}, for which this law was made, got {outside[0]}: "
                 "allocation_law(..., low=, high=) makes it for others"
             )
-        return np.asarray(given, dtype=np.int64) - self.low
+        return np.asarray(given, dtype=np.int64) - self.low, np.arange(n_prompts)
 
 
 def least_sizes(costs: Array, spare: int) -> Integers:
@@ -166,17 +159,6 @@ def least_sizes(costs: Array, spare: int) -> Integers:
         rows[q] = taken[q, left]
         left -= rows[q]
     return rows
-
-
-def known_of(point: Point, start: Point) -> Array:
-    """Return what a rule may know of the prompts at a point of a run that began at another and has seen nothing, (M, 7)."""
-    exact = point.moments
-    nothing = np.zeros(len(exact.value))
-    columns = exact.value, exact.reward_variance, exact.oracle_trace, exact.second_order, start.moments.value, nothing, nothing
-    known = np.stack(columns, axis=1)
-    # Rounding leaves a variance or a trace that is 0 a little off it on either side.  Values may be negative.
-    known[:, VARIANCE : SECOND_ORDER + 1] = np.maximum(known[:, VARIANCE : SECOND_ORDER + 1], 0.0)
-    return known
 
 
 @typed
@@ -232,6 +214,11 @@ def allocation_law(
         raise ValueError(f"high must be at least low = {low}, got {high}: bounds are the fewest and the most responses")
     point = problem.at(theta)
     began = point if start is None else problem.at(problem.policy.check_theta(start, "start"))
+    exact, nothing = point.moments, np.zeros(problem.policy.n_prompts)
+    columns = exact.value, exact.reward_variance, exact.oracle_trace, exact.second_order, began.moments.value, nothing, nothing
+    known = np.stack(columns, axis=1)
+    # Rounding leaves a variance or a trace that is 0 a little off it on either side.  Values may be negative.
+    known[:, VARIANCE : SECOND_ORDER + 1] = np.maximum(known[:, VARIANCE : SECOND_ORDER + 1], 0.0)
     laws = [law_between(point, point, estimator, batch_size=1, group_size=size) for size in range(low, high + 1)]
     return AllocationLaw(
         estimator=estimator if isinstance(estimator, str) else estimator.name,
@@ -239,7 +226,7 @@ def allocation_law(
         high=high,
         traces=np.stack([law.prompt_traces for law in laws]),
         logit_gradients=np.stack([law.mean_logit_gradients for law in laws]),
-        known=known_of(point, began),
+        known=known,
         point=point,
     )
 
@@ -346,7 +333,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike | None = None, *, low:
     point = _binary_point(problem, theta)
     p = point.moments.value
     sizes, successes = [low] * (low - 1), list(range(1, low))
-    chances = list(_binomial(np.arange(1, low), low, p))
+    chances = list(binomial(np.arange(1, low), low, p).T)
     for n in range(low + 1, high + 1):
         sizes += [n, n]
         successes += [n - 1, 1]
@@ -355,11 +342,11 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike | None = None, *, low:
     sizes += [high, high]
     successes += [high, 0]
     chances += [p**high, (1.0 - p) ** high]
-    law = np.array(sizes), np.array(successes), np.stack(chances)
+    law = np.stack(chances)
+    spreads, powers = _given_counts(np.array(sizes)[:, None], np.array(successes)[:, None], point)
     # h(p) = sum over (n, k) of P(n, k) k (n - k)/(n (n - 1))/(p (1 - p)) (docs/derivations.md, section 33.2).
-    slopes = (law[2] * _slopes(law[0][:, None], law[1][:, None], point)).sum(axis=0)
-    powers = np.array([law[2][:, q] @ _powers(law[0], law[1], point, q) for q in range(len(p))])
-    return StoppedGroups(law[0] @ law[2], slopes, np.outer(slopes, slopes), powers, point)
+    slopes = (law * spreads).sum(axis=0)
+    return StoppedGroups(np.array(sizes) @ law, slopes, np.outer(slopes, slopes), np.einsum("sq,sq->q", law, powers), point)
 
 
 @typed
@@ -395,55 +382,43 @@ def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int,
     point = _binary_point(problem, theta)
     p = point.moments.value
     n_prompts = len(p)
-    _check_states(1, low, n_prompts)
-    first = _together(_binomial(np.arange(low + 1), low, p).T.tolist(), [True] * n_prompts)
-    states = {(low,) * n_prompts + counts: chance for counts, chance in first}
-    kept = n_prompts
-    for played in range(rounds):
-        kept = -(-kept // 2)
-        _check_states(len(states), low << played, kept)
-        laws = _binomial(np.arange((low << played) + 1), low << played, p).T.tolist()
+    states, kept = {(0,) * (2 * n_prompts): 1.0}, 2 * n_prompts
+    for played in range(rounds + 1):
+        # All begin with `low` responses; in each round half of them go on, rounded up, and double theirs.
+        kept, more = -(-kept // 2), low << max(played - 1, 0)
+        if (wanted := len(states) * (more + 1) ** kept) > MOST_STATES:
+            shown = f"{wanted:,}" if wanted < 1 << 60 else f"2^{wanted.bit_length() - 1} or more"
+            raise ValueError(
+                f"problem, low and rounds must make at most {MOST_STATES:,} states in a round, got {shown}: "
+                "take fewer prompts, responses or rounds"
+            )
+        laws = binomial(np.arange(more + 1), more, p).tolist()
         grown: dict[tuple[int, ...], float] = {}
         for state, chance in states.items():
             sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
             # Only those that have gone on so far are candidates: they have the most responses.
-            score = np.where(sizes == sizes.max(), np.abs(successes / sizes - 0.5), np.inf)
-            chosen = np.argsort(score, kind="stable")[:kept]
-            more = np.zeros(n_prompts, dtype=np.int64)
-            more[chosen] = sizes[chosen]
-            for counts, also in _together(laws, (more > 0).tolist()):
-                then = (*(sizes + more).tolist(), *(successes + np.array(counts)).tolist())
-                grown[then] = grown.get(then, 0.0) + chance * also
+            score = np.where(sizes == sizes.max(), np.abs(successes / np.maximum(sizes, 1) - 0.5), np.inf)
+            going = np.zeros(n_prompts, dtype=np.bool_)
+            going[np.argsort(score, kind="stable")[:kept]] = True
+            # The numbers of right responses of all prompts with their chances: 0 of those that do not go on.
+            each = [list(enumerate(law)) if on else [(0, 1.0)] for law, on in zip(laws, going.tolist(), strict=True)]
+            for drawn in product(*each):
+                right = np.array([k for k, _ in drawn])
+                then = (*(sizes + more * going).tolist(), *(successes + right).tolist())
+                grown[then] = grown.get(then, 0.0) + chance * prod([one for _, one in drawn])
         states = grown
     table, chances = np.array(list(states)), np.array(list(states.values()))
     sizes, successes = table[:, :n_prompts], table[:, n_prompts:]
-    spreads = _slopes(sizes, successes, point)
-    powers = [chances @ _powers(sizes[:, q], successes[:, q], point, q) for q in range(n_prompts)]
+    spreads, powers = _given_counts(sizes, successes, point)
     products = np.einsum("s,sq,sr->qr", chances, spreads, spreads)
-    return StoppedGroups(chances @ sizes, chances @ spreads, products, np.array(powers), point)
+    return StoppedGroups(chances @ sizes, chances @ spreads, products, chances @ powers, point)
 
 
-def _check_states(states: int, more: int, n_prompts: int) -> None:
-    """Raise if these states, with so many more responses of each of so many prompts, become too many."""
-    if (wanted := states * (more + 1) ** n_prompts) > MOST_STATES:
-        shown = f"{wanted:,}" if wanted < 1 << 60 else f"2^{wanted.bit_length() - 1} or more"
-        raise ValueError(
-            f"problem, low and rounds must make at most {MOST_STATES:,} states in a round, got {shown}: "
-            "take fewer prompts, responses or rounds"
-        )
+def binomial(counts: Integers, n: int, p: Array) -> Array:
+    """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
+    from scipy.stats import binom  # slow to import, and seldom wanted
 
-
-def _binomial(k: Integers, n: int, p: Array) -> Array:
-    """Return the chances of k right responses (S,) of n, for success rates (M,), shape (S, M)."""
-    from scipy.stats import binom  # slow to import, and not always wanted
-
-    return np.asarray(binom.pmf(k[:, None], n, p))
-
-
-def _together(chances: list[list[float]], going: list[bool]) -> list[tuple[tuple[int, ...], float]]:
-    """List the numbers of right responses of all prompts, 0 of those that do not go on, with their chances."""
-    laws = [list(enumerate(column)) if on else [(0, 1.0)] for column, on in zip(chances, going, strict=True)]
-    return [(tuple(k for k, _ in one), prod([chance for _, chance in one])) for one in product(*laws)]
+    return np.asarray(binom.pmf(counts, n, p[..., None]))
 
 
 def _binary_point(problem: Problem, theta: ArrayLike | None) -> Point:
@@ -453,22 +428,19 @@ def _binary_point(problem: Problem, theta: ArrayLike | None) -> Point:
     return point
 
 
-def _slopes(sizes: Integers, successes: Integers, point: Point) -> Array:
-    """Return the sample variance k (n - k)/(n (n - 1)) over p (1 - p), for prompts along the last axis."""
-    variance = point.moments.reward_variance
-    # Where p (1 - p) is 0 a group is never mixed.
-    return successes * (sizes - successes) / (sizes * (sizes - 1.0)) / np.where(variance > 0.0, variance, 1.0)
+def _given_counts(sizes: Integers, successes: Integers, point: Point) -> tuple[Array, Array]:
+    """Return the sample variance k (n - k)/(n (n - 1)) over p (1 - p), and E||ghat||^2, given sizes n and successes k.
 
-
-def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array:
-    """Return E||ghat_q||^2 given sizes and numbers of right responses (S,)."""
+    Prompts lie along the last axis, (S, M), or have all the same counts, (S, 1).
+    """
     exact, n, k = point.moments, sizes.astype(np.float64), successes.astype(np.float64)
-    p, square = float(exact.value[q]), float(exact.prompt_gradient_squared_norm[q])
-    if not 0.0 < p < 1.0:
-        return np.zeros(len(n))
+    # Where p (1 - p) is 0 a group is never mixed.
+    spreads = k * (n - k) / (n * (n - 1.0)) / np.where(exact.reward_variance > 0.0, exact.reward_variance, 1.0)
+    mixed = (exact.value > 0.0) & (exact.value < 1.0)
+    p = np.where(mixed, exact.value, 0.5)
     # P_1 = E[||W||^2 | Z = 1] = E[||W||^2 Z]/p and P_0 = E[||W||^2 (1 - Z)]/(1 - p).
-    right = float(exact.score_reward_squared_norm[q]) / p
-    wrong = (float(exact.score_squared_norm[q]) - float(exact.score_reward_squared_norm[q])) / (1.0 - p)
+    right = exact.score_reward_squared_norm / p
+    wrong = (exact.score_squared_norm - exact.score_reward_squared_norm) / (1.0 - p)
     # a = 1 - (k - 1)/(n - 1) = (n - k)/(n - 1) and b = -k/(n - 1) are the advantages (docs/derivations.md, section 33.2).
     of_right, of_wrong = (n - k) / (n - 1.0), -k / (n - 1.0)
     # n^2 E[||ghat||^2 | n, k] = k a^2 P_1 + (n - k) b^2 P_0 + ||g||^2 R (docs/derivations.md, section 33.2).
@@ -477,4 +449,4 @@ def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array
     # R = k (k - 1) a^2/p^2 + (n - k)(n - k - 1) b^2/(1 - p)^2 - 2 k (n - k) a b/(p (1 - p)).
     pairs = k * (k - 1.0) * of_right**2 / p**2 + (n - k) * (n - k - 1.0) * of_wrong**2 / (1.0 - p) ** 2
     pairs -= 2.0 * k * (n - k) * of_right * of_wrong / (p * (1.0 - p))
-    return (own + pairs * square) / n**2
+    return spreads, np.where(mixed, (own + pairs * exact.prompt_gradient_squared_norm) / n**2, 0.0)

@@ -1,19 +1,19 @@
-"""The objective over theta: its value, gradient and Hessian, exactly; the same in the logits; and the stability of ascent."""
+"""The objective over theta: its value, gradient and Hessian, exactly; the stability of ascent; and other observables."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from math import exp, log, nan
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.jit import kernel
-from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
+from grpo_theory.problem import ChainPoint, LogitMap, Objective, Paths, Point, Problem, TokenChain
 from grpo_theory.problem.logits import complements, less_mean
-from grpo_theory.validation import Array, as_numbers, as_positive, as_real_array, check_shape, typed
+from grpo_theory.validation import Array, as_count, as_distribution, as_numbers, as_positive, as_real_array, check_shape, typed
 
 
 @typed
@@ -30,28 +30,21 @@ def objective(problem: Problem, theta: ArrayLike | None = None) -> Array:
     [0.633, 0.467]
     """
     theta = problem.theta if theta is None else theta
+    bandit, kl = problem.bandit, problem.kl
     if isinstance(problem.policy, TokenChain):
-
-        def value(point: Array) -> float:
-            return float(problem.bandit.prompt_weights @ on_chain(problem, point).value) if np.isfinite(point).all() else nan
-
-        return _at_points(problem, theta, value)[()]
-    bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
-    logits = problem.policy.logits(theta)
-    if problem.objective is not None:
-        log_pi = paths.along(paths.log_probabilities(logits))
-        pi = np.exp(log_pi)
-        climbed = problem.objective.value(bandit.values, bandit.reward_law(pi))
-        if kl is not None:
-            climbed = climbed - kl.strength * (pi * (log_pi - np.log(kl.reference))).sum(axis=-1)
-        return np.asarray(climbed @ bandit.prompt_weights)[()]
-    points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
-    log_reference = np.zeros(bandit.mean_reward.shape) if kl is None else np.log(kl.reference)
-    tables, weights = np.array((bandit.mean_reward, log_reference)), np.ascontiguousarray(bandit.prompt_weights)
-    strength = 0.0 if kl is None else kl.strength
-    objectives = np.empty(len(points))
-    fill_objectives(points, tables, weights, strength, paths.edges, paths.lengths, paths.vocabulary_size, objectives)
-    return objectives.reshape(logits.shape[:-2])[()]
+        weights = bandit.prompt_weights
+        return _at_points(problem, theta, lambda at: weights @ on_chain(problem, at).value if np.isfinite(at).all() else nan)[()]
+    paths = problem.policy.paths
+    log_pi = paths.along(paths.log_probabilities(problem.policy.logits(theta)))
+    pi = np.exp(log_pi)
+    if problem.objective is None:
+        value = (pi * bandit.mean_reward).sum(axis=-1)
+    else:
+        value = problem.objective.value(bandit.values, bandit.reward_law(pi))
+    if kl is not None:
+        # V = sum_k pi_k {E[Z|k] - strength log(pi_k/reference_k)} (docs/derivations.md, section 5).
+        value = value - kl.strength * (pi * (log_pi - np.log(kl.reference))).sum(axis=-1)
+    return np.asarray((value * bandit.prompt_weights).sum(axis=-1))[()]
 
 
 def _at_points(problem: Problem, theta: ArrayLike, function: Callable[[Array], ArrayLike]) -> Array:
@@ -66,43 +59,6 @@ def _at_points(problem: Problem, theta: ArrayLike, function: Callable[[Array], A
 def on_chain(problem: Problem, theta: Array) -> ChainPoint:
     """Return a chain at theta (d,), which need not be finite."""
     return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)
-
-
-@kernel
-def fill_objectives(logits, tables, weights, strength, edges, lengths, vocabulary_size, objectives):
-    """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (2, M, K) and weights (M,)."""
-    rewards, log_reference = tables[0], tables[1]
-    tokens, log_tokens = np.empty(logits.shape[2]), np.empty(logits.shape[2])
-    for point in range(logits.shape[0]):
-        objectives[point] = 0.0
-        for m in range(logits.shape[1]):
-            own = logits[point, m]
-            for start in range(0, own.shape[0], vocabulary_size):
-                stop = start + vocabulary_size
-                # The largest logit is taken off before the exponential, so that none overflows.
-                most = own[start]
-                for d in range(start + 1, stop):
-                    most = max(most, own[d])
-                total = 0.0
-                for d in range(start, stop):
-                    tokens[d] = exp(own[d] - most)
-                    total += tokens[d]
-                # Without a penalty no logarithm is asked for, and it is a good part of the time.
-                log_total, share = log(total) if strength != 0.0 else 0.0, 1.0 / total
-                for d in range(start, stop):
-                    tokens[d] *= share
-                    log_tokens[d] = own[d] - most - log_total
-            value = 0.0
-            for k in range(edges.shape[0]):
-                chance, log_chance = 1.0, 0.0
-                for t in range(lengths[k]):
-                    chance *= tokens[edges[k, t]]
-                    log_chance += log_tokens[edges[k, t]]
-                # Where the chance is NaN it is not 0 either.
-                if chance != 0.0:
-                    # V = sum_k pi_k q_k, q_k = E[Z|k] - strength log(pi_k/reference_k) (docs/derivations.md, section 5).
-                    value += chance * (rewards[m, k] - strength * (log_chance - log_reference[m, k]))
-            objectives[point] += weights[m] * value
 
 
 @typed
@@ -240,10 +196,6 @@ def _gradients_in_logits(problem: Problem, theta: ArrayLike) -> Array:
     return paths.centre(paths.collect(tables.probabilities * tables.centred * weights), tables.token_probabilities)
 
 
-DIFFERENCE = 5e-3
-"""The step, in a logit, of central differences of up to third order: 1e-5 of truncation, 1e-9 of rounding."""
-
-
 class LogitTables(NamedTuple):
     """What a problem is at logits of any leading shape.
 
@@ -283,14 +235,6 @@ def score_logit_gradients(paths: Paths, token_probabilities: Array) -> Array:
     return paths.centre(paths.incidence, token_probabilities[..., None, :])
 
 
-def reward_moments(problem: Problem) -> tuple[Array, Array]:
-    """Return the second and the third central moment of the reward given prompt and response, each (M, K)."""
-    bandit = problem.bandit
-    deviations = bandit.values - bandit.mean_reward[:, :, None]
-    second, third = ((bandit.probabilities * deviations**power).sum(axis=-1) for power in (2, 3))
-    return second, third
-
-
 def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     """Return the Hessian of each prompt's share of the objective in its logits, shape (..., M, D, D); see `hessian`."""
     tables, paths = logit_tables(problem, logits), problem.policy.paths
@@ -298,7 +242,7 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     lead = tables.probabilities * tables.centred
     logit_gradients = score_logit_gradients(paths, tables.token_probabilities)
     # Section 5 of docs/derivations.md: sum_k pi_k (A_k - strength) c_k c_k' less the covariances at prefixes times E[A | prefix].
-    matrices = _second_moment(logit_gradients, lead - strength * tables.probabilities)
+    matrices = second_moment(logit_gradients, lead - strength * tables.probabilities)
     matrices -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
     if problem.objective is not None:
         # The second derivative of F(q) has sum_lm F_lm (grad q_l)(grad q_m)' besides, grad q_l = sum_k pi_k P(l | k) c_k.
@@ -313,45 +257,7 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     return problem.bandit.prompt_weights[:, None, None] * matrices
 
 
-def noise_in_logits(problem: Problem, logits: Array) -> Array:
-    """Return the three parts of the leave-one-out estimator's covariance in the logits, shape (3, ..., M, D, D).
-
-    They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
-    """
-    problem.check_climbs_mean("the noise of the leave-one-out estimator")
-    tokens, pi, centred = logit_tables(problem, logits)
-    logit_gradients = score_logit_gradients(problem.policy.paths, tokens)
-    # E[(Z - V)^2 | k] = (E[Z|k] - V)^2 + Var(Z | k).
-    squares = pi * (centred**2 + reward_moments(problem)[0])
-    slopes = ((pi * centred)[..., None] * logit_gradients).sum(axis=-2)
-    outer = slopes[..., :, None] * slopes[..., None, :]
-    # g g', Sigma_oracle = E[(Z - V)^2 W W'] - g g', and Var(Z) F + g g'.
-    second_order = squares.sum(axis=-1)[..., None, None] * _second_moment(logit_gradients, pi) + outer
-    parts = np.stack((outer, _second_moment(logit_gradients, squares) - outer, second_order))
-    return problem.bandit.prompt_weights[:, None, None] * parts
-
-
-def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: int) -> Array:
-    """Return the derivative in each prompt's own logits as one more, last axis, by central differences.
-
-    Parameters
-    ----------
-    function : callable
-        A function of logits (..., M, D). Its values have shape (..., M) followed by `axes` axes, or axes of its own before these.
-    logits : ndarray, shape (..., M, D)
-    axes : int
-        How many axes of the value come after that of the prompts.
-
-    Returns
-    -------
-    ndarray, shape of the value, and (D,)
-    """
-    shifts = DIFFERENCE * np.eye(logits.shape[-1])[:, None, :]
-    ahead, behind = (function(logits[..., None, :, :] + sign * shifts) for sign in (1.0, -1.0))
-    return np.moveaxis(ahead - behind, -2 - axes, -1) / (2.0 * DIFFERENCE)
-
-
-def _second_moment(logit_gradients: Array, weights: Array) -> Array:
+def second_moment(logit_gradients: Array, weights: Array) -> Array:
     """Return sum_k weight_k c_k c_k', shape (..., D, D)."""
     return np.swapaxes(logit_gradients, -1, -2) @ (weights[..., None] * logit_gradients)
 
@@ -400,27 +306,14 @@ def spectral_radius(problem: Problem, theta: ArrayLike | None, step: float) -> f
     >>> gt.exact.spectral_radius(problem, optimum, 1.0) < 1.0 < gt.exact.spectral_radius(problem, optimum, 100.0)
     True
     """
-    return _radius(problem, theta, as_positive("step", step))[0]
-
-
-def _radius(problem: Problem, theta: ArrayLike | None, step: float) -> tuple[float, Array]:
-    """Return the largest |1 + eta h| over negative eigenvalues h of the Hessian, 1 if there are none, and those, rising."""
-    curvatures = np.linalg.eigvalsh(hessian(problem, theta))
-    bent = np.asarray(curvatures[curvatures < 0.0])
-    # A step so large that its product with a curvature overflows is unstable, and infinity says so.
+    step, curvatures = as_positive("step", step), np.linalg.eigvalsh(hessian(problem, theta))
+    bent = curvatures[curvatures < 0.0]
     with np.errstate(over="ignore"):
-        return (float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0), bent
+        return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
 
 
 def warn_if_unstable(problem: Problem, theta: ArrayLike, steps: Array) -> None:
-    """Warn the caller's caller if the steps are too large at a point; see `stability_message`."""
-    message = stability_message(problem, theta, steps)
-    if message is not None:
-        warnings.warn(message, StabilityWarning, stacklevel=3)
-
-
-def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str | None:
-    """Say why the steps are too large at a point, or return None: judged by the last, which a run is left with.
+    """Warn the caller's caller if the steps are too large at a point: judged by the last, which a run is left with.
 
     Policies with more than 512 parameters are not judged, because their Hessian is not formed.  Neither are chains whose Hessian
     a recursion would take long to form.
@@ -430,12 +323,260 @@ def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str |
         # About how many products the recursion for the Hessian of a chain takes.
         recursion = 3.0 * policy.horizon * policy.n_prompts * problem.bandit.values.size * float(policy.n_logits) ** 3
     if policy.dimension > LARGEST_DIMENSION or recursion > LARGEST_RECURSION:
-        return None
-    radius, bent = _radius(problem, theta, float(steps[-1]))
+        return
     # |1 + eta h| <= 1 for h < 0 exactly where eta <= -2/h: the most negative h gives the largest stable step.
-    if radius <= 1.0:
-        return None
-    return (
+    lowest = float(np.linalg.eigvalsh(hessian(problem, theta))[0])
+    # A step so large that its product with a curvature overflows is unstable, and infinity says so.
+    radius = abs(1.0 + float(steps[-1]) * lowest)
+    if lowest >= 0.0 or radius <= 1.0:
+        return
+    message = (
         f"schedule ends with a step of {steps[-1]:g}, too large for stability: I + eta H has spectral radius {radius:.3g} > 1 at "
-        f"theta0. The largest stable step there is {-2.0 / bent[0]:.4g}"
+        f"theta0. The largest stable step there is {-2.0 / lowest:.4g}"
     )
+    warnings.warn(message, StabilityWarning, stacklevel=3)
+
+
+class Observed(NamedTuple):
+    """An observable at a point: its mean over prompts, its value by prompt (M,), and the gradient of the mean (d,)."""
+
+    value: float
+    by_prompt: Array
+    gradient: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Observable:
+    """A function of policy and problem, by prompt, and the counts of responses that give its gradient.
+
+    Parameters
+    ----------
+    name : str
+    value : callable
+        ``value(point)`` returns the value at each prompt, shape (M,).
+    counts : callable, optional
+        ``counts(point)`` returns c, shape (M, K), with gradient E[c(Y) W].  Of a value E c(Y) that is c itself, if the mean of
+        c's own gradient is 0, as that of log pi is.  Without counts there is no gradient.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> seen = gt.observe(problem, problem.theta, gt.Observable.entropy())
+    >>> round(seen.value, 4), seen.gradient.round(3).tolist()
+    (0.6365, [0.154, -0.154])
+
+    One's own, the largest chance of a response:
+
+    >>> largest = gt.Observable("largest chance", lambda point: point.probabilities.max(axis=1))
+    >>> round(gt.observe(problem, problem.theta, largest).value, 3)
+    0.667
+    """
+
+    name: str
+    value: Callable[[Point], Array]
+    counts: Callable[[Point], Array] | None = None
+
+    def __repr__(self) -> str:
+        return f"Observable({self.name!r})"
+
+    @classmethod
+    def entropy(cls) -> Self:
+        """Return the entropy of a response, -E log pi; the sum of its tokens' entropies.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.Observable.entropy()
+        Observable('entropy')
+        """
+        return cls._mean_of("entropy", lambda point: -_logarithms(point))
+
+    @classmethod
+    def token_entropy(cls) -> Self:
+        """Return the entropy of a token, that of a response over the mean length.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> tree = gt.gallery.problem("sequence-shared")
+        >>> whole, token, length = (
+        ...     gt.observe(tree.at_prompt(0), tree.theta, one()).value
+        ...     for one in (gt.Observable.entropy, gt.Observable.token_entropy, gt.Observable.length)
+        ... )
+        >>> round(whole, 9) == round(token * length, 9)
+        True
+        """
+
+        def parts(point: Point) -> tuple[Array, Array, Array]:
+            logs = -_logarithms(point)
+            return logs, (point.probabilities * logs).sum(axis=1), point.probabilities @ point.policy.lengths
+
+        def counts(point: Point) -> Array:
+            logs, entropy, length = parts(point)
+            # d(H/T) = (dH - (H/T) dT)/T.
+            return (logs - (entropy / length)[:, None] * point.policy.lengths) / length[:, None]
+
+        return cls("entropy of a token", lambda point: np.divide(*parts(point)[1:]), counts)
+
+    @classmethod
+    def entropy_after(cls, prefix: Sequence[int]) -> Self:
+        """Return the entropy of the token that follows a prefix, given as tokens.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("two-arms")
+        >>> both = gt.Observable.entropy_after([]), gt.Observable.entropy()
+        >>> first, whole = (gt.observe(problem, problem.theta, one) for one in both)
+        >>> bool(abs(first.value - whole.value) < 1e-15)
+        True
+        """
+        tokens = tuple(as_count("prefix", token, 0) for token in prefix)
+
+        def shares(point: Point) -> tuple[Array, Array]:
+            paths = point.policy.paths
+            after = [len(own) > len(tokens) and own[: len(tokens)] == tokens for own in paths.tokens]
+            if not any(after):
+                raise ValueError(f"prefix must be followed by a token in some response, and {list(tokens)} is not")
+            logs = -paths.gather(point.token_log_probabilities)[..., len(tokens)]
+            visits = (point.probabilities * after).sum(axis=1, keepdims=True)
+            return after * logs / visits, np.asarray(after) / visits
+
+        def counts(point: Point) -> Array:
+            (logs, visited), p = shares(point), point.probabilities
+            # grad H = E[1{visited} (-log p_t - H) W]/P(visited): tokens before and after have scores of mean 0 there.
+            return logs - visited * (p * logs).sum(axis=1, keepdims=True)
+
+        return cls(f"entropy after {list(tokens)}", lambda point: (point.probabilities * shares(point)[0]).sum(axis=1), counts)
+
+    @classmethod
+    def length(cls) -> Self:
+        """Return the mean number of tokens of a response.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.Observable.length()
+        Observable('length')
+        """
+        return cls._mean_of(
+            "length", lambda point: np.broadcast_to(point.policy.lengths.astype(float), point.probabilities.shape)
+        )
+
+    @classmethod
+    def kl(cls, reference: ArrayLike) -> Self:
+        """Return KL(pi || reference), for probabilities of the responses (M, K), as ``problem.at(theta0).probabilities``.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("two-arms")
+        >>> start = problem.at(problem.theta).probabilities
+        >>> round(gt.observe(problem, problem.theta + [0.0, 1.0], gt.Observable.kl(start)).value, 3)
+        0.081
+        """
+        known = as_distribution("reference", reference, 2)
+        with np.errstate(divide="ignore"):
+            logs = np.log(known)
+
+        def counts(point: Point) -> Array:
+            check_shape("reference", known, point.probabilities.shape, "(M, K)")
+            return np.where(point.probabilities > 0.0, _logarithms(point) - logs, 0.0)
+
+        return cls._mean_of("KL", counts)
+
+    @classmethod
+    def chance(cls, response: int) -> Self:
+        """Return the probability of a response.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("two-arms")
+        >>> round(gt.observe(problem, problem.theta, gt.Observable.chance(1)).value, 3)
+        0.667
+        """
+        number = as_count("response", response, 0)
+        return cls._mean_of(
+            f"chance of response {number}",
+            lambda point: np.tile(np.eye(point.policy.n_responses)[number], (len(point.probabilities), 1)),
+        )
+
+    @classmethod
+    def support(cls, least: float) -> Self:
+        """Return how many responses have at least this probability; it moves in jumps, and has no gradient.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("two-arms")
+        >>> gt.observe(problem, problem.theta, gt.Observable.support(0.5)).by_prompt.tolist()
+        [1.0]
+        """
+        floor = as_positive("least", least)
+        return cls(f"support of {floor:g}", lambda point: (point.probabilities >= floor).sum(axis=1).astype(float))
+
+    @classmethod
+    def of(cls, objective: Objective) -> Self:
+        """Return an objective that the problem does not climb, as pass@k while the mean reward is trained.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("two-arms")
+        >>> round(gt.observe(problem, problem.theta, gt.Observable.of(gt.Objective.best_of(4))).value, 3)
+        0.982
+        """
+
+        def counts(point: Point) -> Array:
+            return np.einsum("mkl,ml->mk", point.bandit.probabilities, objective.slope(point.bandit.values, point.reward_law))
+
+        return cls(objective.name, lambda point: objective.value(point.bandit.values, point.reward_law), counts)
+
+    @classmethod
+    def _mean_of(cls, name: str, counts: Callable[[Point], Array]) -> Self:
+        return cls(name, lambda point: (point.probabilities * counts(point)).sum(axis=1), counts)
+
+    def along(self, problem: Problem, theta: ArrayLike) -> Array:
+        """Return the mean over prompts at each of theta (..., d), shape (...); NaN where theta is not finite."""
+        listed, weights = problem.listed(), problem.bandit.prompt_weights
+        return _at_points(listed, theta, lambda at: weights @ self.value(listed.at(at)) if np.isfinite(at).all() else nan)
+
+
+def _logarithms(point: Point) -> Array:
+    """Return log pi(k | m), 0 where the probability is 0, whose product with it is 0."""
+    logs = point.policy.paths.along(point.token_log_probabilities)
+    return np.where(np.isfinite(logs), logs, 0.0)
+
+
+def check_observable(name: str, observable: Observable) -> None:
+    """Raise TypeError unless it is an `Observable`."""
+    if not isinstance(observable, Observable):
+        raise TypeError(f"{name} must be an Observable, as gt.Observable.entropy(), got {observable!r}")
+
+
+@typed
+def observe(problem: Problem, theta: ArrayLike | None, observable: Observable) -> Observed:
+    """Return an observable at theta (d,), exactly, with its gradient.
+
+    The gradient is NaN for an observable without `counts`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.observe(problem, problem.theta, gt.Observable.length()).value
+    1.0
+    """
+    check_observable("observable", observable)
+    point = problem.listed().at(theta)
+    by_prompt, weights = np.asarray(observable.value(point), dtype=np.float64), point.bandit.prompt_weights
+    check_shape("the observable's value", by_prompt, weights.shape, "(M,)")
+    gradient = np.full(problem.policy.dimension, np.nan)
+    if observable.counts is not None:
+        # grad E c(Y) = E[c(Y) W] where E grad c(Y) = 0 (docs/derivations.md, section 39).
+        counts = observable.counts(point)
+        rewards = np.repeat(counts[:, :, None], point.bandit.values.size, axis=2).reshape(len(counts), -1)
+        gradient = point.moments_of(rewards).gradient
+    return Observed(float(weights @ by_prompt), by_prompt, gradient)

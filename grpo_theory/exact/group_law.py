@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,28 +13,18 @@ from scipy.special import gammaln
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.multisets import (
+    KEPT,
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
-    DistinctPrompts,
+    NotEnumerableError,
     add_moments,
     check_exchangeable,
     class_tables,
     count_multisets,
-    distinct_prompts,
-    looked_at,
 )
-from grpo_theory.exact.score_moments import (
-    NotEnumerableError,
-    ScoreMoments,
-    SharedScores,
-    listed_moments,
-    means_and_powers,
-    prefix_sum_moments,
-    second_moments,
-    token_weights,
-)
-from grpo_theory.problem import ChainPoint, LogitMap, Point, Problem
-from grpo_theory.validation import Array, Integers, as_count, as_numbers, as_real_array, cached_array, check_shape, typed
+from grpo_theory.exact.score_moments import ScoreMoments, SharedScores, scores_of
+from grpo_theory.problem import LogitMap, Point, Problem
+from grpo_theory.validation import Array, as_count, as_numbers, as_real_array, cached_array, check_room, check_shape, typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,8 +130,16 @@ class GradientLaw:
     @cached_array
     def second_moments(self) -> Array:
         """A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi, shape (M, D, D)."""
+        shape = (self.logit_map.n_prompts, self.logit_map.n_logits, self.logit_map.n_logits)
+        check_room("the second moments of each prompt", shape, "gradient_mse and .trace do without")
+        matrices = np.empty(shape)
+        for share in self.shares:
+            # E[(sum_i x_i)(sum_i x_i)'] = sum_rfg E[Q_rfg] E[u_f u_g' | r] + sum_ab P_ab m_a m_b', with P what lies between
+            # (docs/derivations.md, section 4).
+            between = np.swapaxes(share.within, 1, 2) @ share.between @ share.within
+            matrices[share.scores.classes.prompts] = share.scores.matrices(share.squares) + between
         # ghat = (1/G) sum_i x_i, so E[ghat ghat'] = E[(sum_i x_i)(sum_i x_i)']/G^2 (docs/derivations.md, section 4).
-        return second_moments(self.shares, self.logit_map) / self.group_size**2
+        return matrices / self.group_size**2
 
     @property
     def mean(self) -> Array:
@@ -227,9 +225,6 @@ class GradientLaw:
         return (second - (directions @ self.mean) ** 2) / self.batch_size
 
 
-_LENGTHS = RESPONSE_FIELDS.index("lengths")
-
-
 @typed
 def gradient_law(
     problem: Problem,
@@ -296,16 +291,6 @@ def points_at(problem: Problem, theta: ArrayLike | None, behaviour: ArrayLike | 
     return current, current if np.array_equal(sampled, current.theta) else problem.at(sampled)
 
 
-def find_one(estimator: str | Estimator) -> Estimator:
-    """Return the one estimator that is asked about, see `find`; several are refused."""
-    if isinstance(estimator, list | tuple):
-        raise TypeError(
-            f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}. "
-            "Ask for each of them, as in [gt.efficiency(problem, theta, one, ...) for one in names]"
-        )
-    return find(estimator)
-
-
 @typed
 def law_between(
     current: Point,
@@ -328,7 +313,7 @@ def law_between(
     >>> round(law.efficiency, 2)
     0.11
     """
-    estimator = find_one(estimator).at_lengths(current.policy.lengths)
+    estimator = find(estimator).at_lengths(current.policy.lengths)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
     estimator.check_defined(group_size, sampler.bandit.values, sampler.policy.lengths)
@@ -337,7 +322,7 @@ def law_between(
             f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"
         )
     scores = scores_of(current, sampler, estimator, old)
-    shown = tuple(looks for _, looks, _ in scores.by_look)
+    shown = tuple(one.looks for one in scores)
     sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
     responses = sum(n_looks * group_size * n_multisets for n_looks, _, n_multisets in sizes)
     if responses > MAXIMUM_RESPONSES or max(n_classes * n_multisets for _, n_classes, n_multisets in sizes) > MAXIMUM_COUNTS:
@@ -345,14 +330,24 @@ def law_between(
             f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(math.log10(responses))} responses "
             f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
         )
-    check_exchangeable(estimator.advantage, shown, group_size)
-    shares = []
-    for moments, looks, look in scores.by_look:
-        split = scores.depends_on_sign, scores.drifting
-        shares.append(_group_moments(estimator, moments, looks, look, group_size, *split))
-    means, powers = means_and_powers(shares, current.tangent)
+    # If there are few looks, the same are not checked again at another theta.
+    few = group_size * sum(looks.fields.size for looks in shown) <= KEPT
+    (check_exchangeable if few else check_exchangeable.__wrapped__)(estimator.advantage, shown, group_size)
+    shares, tangent = [_group_moments(estimator, one, group_size) for one in scores], current.tangent
+    means, powers = np.zeros((tangent.n_prompts, tangent.n_logits)), np.zeros(tangent.n_prompts)
+    for share in shares:
+        prompts, within = share.scores.classes.prompts, share.within
+        # E[sum_i x_i] = sum_rf E[S_rf] m_rf (docs/derivations.md, section 4).
+        means[prompts] = np.einsum("sr,srd->sd", share.mean, within)
+        # The form sum_ab P_ab <w_a, w_b> is a sum of eigenvalues times squared lengths.
+        values, vectors = np.linalg.eigh(share.between)
+        turned = np.zeros((tangent.n_prompts, *within.shape[1:]))
+        turned[prompts] = np.swapaxes(vectors, 1, 2) @ within
+        # E||sum_i x_i||^2 = sum_rfg E[Q_rfg] E[<u_f, u_g> | r] + sum_ab P_ab <w_a, w_b> (docs/derivations.md, section 4).
+        own = np.einsum("srfg,srfg->s", share.squares, share.scores.products)
+        powers[prompts] = own + (values * tangent.squared_norms(turned)[prompts]).sum(axis=1)
     return GradientLaw(
-        logit_map=current.tangent,
+        logit_map=tangent,
         batch_size=batch_size,
         group_size=group_size,
         true_gradient=current.target.gradient,
@@ -365,60 +360,31 @@ def law_between(
     )
 
 
-class Scores(NamedTuple):
-    """Score moments with the looks of their prompts, and what features multiply them."""
-
-    by_look: list[tuple[ScoreMoments, DistinctPrompts, Integers]]
-    depends_on_sign: bool
-    drifting: bool
-
-
-def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point | None = None) -> Scores:
-    """Return the score moments of an estimator, by what its kernel tells apart: by reward, if it reads only rewards.
-
-    They are carried along the tokens of a chain, and averaged over responses that are listed.
-    """
-    if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
-        if old is not None:
-            raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
-        by_reward, split = prefix_sum_moments(current, sampler, estimator)
-        known = sampler.moments.known_to_oracles
-        return Scores([(one, *distinct_prompts(one.classes, known, estimator.reads)) for one in by_reward], split, False)
-    weights, products = token_weights(current, sampler, estimator, old), current.token_products
-    partition = looked_at(sampler, estimator.kl, estimator.reads)
-    listed = [(listed_moments(kinds, weights, products), looks, look) for kinds, looks, look in partition]
-    return Scores(listed, weights.depends_on_sign, weights.drifting)
-
-
-def _group_moments(
-    estimator: Estimator,
-    scores: ScoreMoments,
-    looks: DistinctPrompts,
-    look: Integers,
-    group_size: int,
-    depends_on_sign: bool,
-    drifting: bool,
-) -> SharedScores:
-    """Sum the moments of a group's features over all multisets, for prompts that have equally many classes and these looks.
+def _group_moments(estimator: Estimator, scores: ScoreMoments, group_size: int) -> SharedScores:
+    """Sum the moments of a group's features over all multisets, for prompts that have equally many classes.
 
     What multiplies the logit gradients of a class is its advantage, split by sign if clips do, and 1 for a KL term.
     """
-    (n_prompts, n_classes), n_features = scores.classes.probabilities.shape, scores.means.shape[2]
-    shape, log_p = (n_classes, n_features), np.log(scores.classes.probabilities)
-    share = SharedScores(scores, *(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
-    for counts, advantages in class_tables(estimator.advantage, looks, group_size):
+    n_prompts, *shape, dimension = scores.means.shape
+    log_p, all_features = np.log(scores.classes.probabilities), shape[0] * shape[1]
+    mean, product, squares = (np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, [*shape, shape[1]]))
+    for counts, advantages in class_tables(estimator.advantage, scores.looks, group_size):
         # phi = (max(A, 0), min(A, 0), 1) (docs/derivations.md, section 4).
-        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if depends_on_sign else [advantages]
-        multipliers = np.stack([*split, np.ones_like(advantages)] if drifting else split, axis=-1)
+        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if scores.by_sign else [advantages]
+        multipliers = np.stack([*split, np.ones_like(advantages)] if scores.drifting else split, axis=-1)
         if estimator.aggregation.pool:
             # A pooled token weighs G/sum_i L_i, a function of the counts (docs/derivations.md, section 16).
-            tokens = looks.fields[_LENGTHS] @ counts.T
+            tokens = scores.looks.fields[RESPONSE_FIELDS.index("lengths")] @ counts.T
             multipliers *= (group_size / tokens)[..., None, None]
         # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
         # P(n_1..n_R) = G!/(n_1!..n_R!) prod_r p_r^n_r.
         log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-        add_moments(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
-    return share
+        add_moments(counts, log_weights, log_p, scores.look, multipliers, mean, product, squares)
+    for r in range(shape[0]):
+        # The coefficient of m_rf m_sg' is E[S_rf S_sg] - 1{r = s} E[Q_rfg] (docs/derivations.md, section 4).
+        product[:, r, :, r] -= squares[:, r]
+    within, between = scores.means.reshape(n_prompts, -1, dimension), product.reshape(n_prompts, all_features, all_features)
+    return SharedScores(scores, within, mean.reshape(n_prompts, -1), between, squares)
 
 
 @typed

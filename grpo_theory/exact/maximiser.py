@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -261,11 +260,21 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
     if known is not None:
         value = float(objective(problem, known))
         return Optimum(known, value, restarts, restarts, 0, value, True)
-    starts = [first, *_random_starts(problem, first, restarts - 1, generator)]
+    norms = np.einsum("mdd->md", problem.policy.tangent(first).gram())
+    unit, starts = np.sqrt(norms.mean()) if norms.any() else 1.0, [first]
+    for _ in range(restarts - 1):
+        spread = np.exp(generator.uniform(0.0, np.log(WIDEST), size=(SCREENED, 1))) / unit
+        points = first + spread * generator.normal(size=(SCREENED, first.size))
+        starts.append(points[int(np.argmax(objective(problem, points)))])
     ends = [_ascend(problem, start) for start in starts]
     reached = objective(problem, np.array(ends))
     seen = np.concatenate([objective(problem, np.array(starts)), reached])
-    is_optimum = np.array([_is_optimum(problem, theta) for theta in ends])
+    is_optimum = np.ones(restarts, dtype=np.bool_)
+    for i, theta in enumerate(ends):
+        try:
+            check_optimum(problem, theta)
+        except ValueError:
+            is_optimum[i] = False
     if not is_optimum.any():
         raise ValueError(
             f"problem must have an interior maximiser, and none of {restarts} searches found one; "
@@ -297,33 +306,15 @@ def _closed_form(problem: Problem) -> Array | None:
     return (logits - paths.by_prefix(logits) / paths.vocabulary_size).reshape(-1)
 
 
-def _random_starts(problem: Problem, centre: Array, count: int, rng: np.random.Generator) -> list[Array]:
-    """Return points around a centre, each the best of several whose logits spread by a factor that is drawn anew."""
-    norms = np.einsum("mdd->md", problem.policy.tangent(centre).gram())
-    unit = np.sqrt(norms.mean()) if norms.any() else 1.0
-    starts = []
-    for _ in range(count):
-        spread = np.exp(rng.uniform(0.0, np.log(WIDEST), size=(SCREENED, 1))) / unit
-        points = centre + spread * rng.normal(size=(SCREENED, centre.size))
-        starts.append(points[int(np.argmax(objective(problem, points)))])
-    return starts
-
-
-def _is_optimum(problem: Problem, theta: Array) -> bool:
-    try:
-        check_optimum(problem, theta)
-    except ValueError:
-        return False
-    return True
-
-
 def _ascend(problem: Problem, start: Array) -> Array:
     """Return where a trust region's steps, and then Newton's, end."""
-
-    def loss(theta: Array) -> float:
-        return -float(objective(problem, theta))
-
-    theta = minimise(loss, lambda at: -gradient(problem, at), lambda at: -hessian(problem, at), start, TRUSTED)
+    theta = minimise(
+        lambda at: -float(objective(problem, at)),
+        lambda at: -gradient(problem, at),
+        lambda at: -hessian(problem, at),
+        start,
+        TRUSTED,
+    )
     for _ in range(20):
         # The pseudoinverse leaves flat directions alone: tabular logits have one at each prompt, where the Hessian is singular.
         step = np.linalg.pinv(hessian(problem, theta), rcond=1e-12, hermitian=True) @ gradient(problem, theta)
@@ -491,7 +482,7 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
 
     rank, logits = directions.shape[1], problem.policy.n_prompts * problem.policy.n_logits
     inner, outer = net(rank, radius, POINTS), net(rank, radius + reach, POINTS)
-    pl = -largest(in_parts(flatness, logits), inner, radius)
+    pl = -largest(flatness, inner, radius, logits)
     if not pl > 0.0:
         raise ValueError(
             f"radius must leave out points as high as the optimum, to rounding, got {radius:g}: mu is not above 0 over that ball"
@@ -499,9 +490,9 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     return Region(
         radius=float(radius),
         reach=float(reach),
-        smoothness=largest(in_parts(curvature, logits * problem.policy.n_logits), outer, radius + reach),
+        smoothness=largest(curvature, outer, radius + reach, logits * problem.policy.n_logits),
         pl=pl,
-        highest_gap=largest(in_parts(gap, logits), inner, radius),
+        highest_gap=largest(gap, inner, radius, logits),
         steepest_ray=steepest_ray(problem, best, radius=radius + reach),
     )
 
@@ -528,7 +519,7 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
         return (points * ascents).sum(axis=1) / (points**2).sum(axis=1)
 
     numbers = problem.policy.n_prompts * problem.policy.n_logits
-    return largest(in_parts(slope, numbers), net(directions.shape[1], radius, POINTS), radius)
+    return largest(slope, net(directions.shape[1], radius, POINTS), radius, numbers)
 
 
 @typed
@@ -566,10 +557,10 @@ def largest_error(
     best, directions = _centre(problem, optimum, radius=radius)
     sizes = {"batch_size": batch_size, "group_size": group_size}
 
-    def error(point: Array) -> float:
-        return gradient_mse(problem, best + directions @ point, estimator, **sizes)
+    def errors(points: Array) -> Array:
+        return np.array([gradient_mse(problem, best + directions @ point, estimator, **sizes) for point in points])
 
-    return largest(one_by_one(error), net(directions.shape[1], radius, ERROR_POINTS), radius)
+    return largest(errors, net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
 @typed
@@ -589,13 +580,13 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
     """
     best, directions = _centre(problem, optimum, radius=radius)
 
-    def bound(point: Array) -> float:
-        here = problem.at(best + directions @ point)
+    def bounds(points: Array) -> Array:
+        at = [problem.at(best + directions @ point) for point in points]
         # ||(1/G) sum_i A_i W_i|| <= max |A| max ||W||.
-        advantage = max(float(np.abs(here.rewards).max()), float(np.ptp(here.rewards, axis=1).max()))
-        return float(np.sqrt(here.squared_score_norms.max())) * advantage
+        advantages = [max(np.abs(one.rewards).max(), np.ptp(one.rewards, axis=1).max()) for one in at]
+        return np.sqrt([one.squared_score_norms.max() for one in at]) * advantages
 
-    return largest(one_by_one(bound), net(directions.shape[1], radius, ERROR_POINTS), radius)
+    return largest(bounds, net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
 def _centre(problem: Problem, optimum: ArrayLike, **radii: float) -> tuple[Array, Array]:
@@ -620,26 +611,15 @@ def net(rank: int, radius: float, points: int) -> Array:
     return radius * lengths[:, None] * ball
 
 
-Function = Callable[[Array], Array]
-"""``function(points)`` of points (P, rank) returns its values there, shape (P,)."""
+def largest(function: Callable[[Array], Array], points: Array, radius: float, numbers: int = 1) -> float:
+    """Return the largest value of a function over a ball: the best points of a net (P, rank), polished.
 
-
-def one_by_one(function: Callable[[Array], float]) -> Function:
-    """Return the function of many points that a function of one point (rank,) is."""
-    return lambda points: np.array([function(point) for point in points])
-
-
-def in_parts(function: Function, numbers: int) -> Function:
-    """Return the same function, which is given so few points at once that their tables, of so many numbers each, are small."""
-    at_once = max(1, NUMBERS // numbers)
-    return lambda points: np.concatenate([function(points[i : i + at_once]) for i in range(0, len(points), at_once)])
-
-
-def largest(function: Function, points: Array, radius: float) -> float:
-    """Return the largest value of a function over a ball: the best points of a net (P, rank), polished."""
+    The function is given so few points (..., rank) at once that their tables, of so many numbers each, are small.
+    """
     from scipy.optimize import minimize  # slow to import, and seldom wanted
 
-    values = function(points)
+    at_once = max(1, NUMBERS // numbers)
+    values = np.concatenate([function(points[i : i + at_once]) for i in range(0, len(points), at_once)])
     best = float(values.max())
     if not np.isfinite(best):
         return best
@@ -648,12 +628,8 @@ def largest(function: Function, points: Array, radius: float) -> float:
         {"type": "ineq", "fun": lambda u: u @ u / radius**2 - LEAST_RADIUS**2},
     )
 
-    @lru_cache(maxsize=1)  # a slope is asked for where the loss has just been
-    def loss_at(point: bytes) -> float:
-        return -float(function(np.frombuffer(point)[None])[0])
-
     def loss(point: Array) -> float:
-        return loss_at(point.tobytes())
+        return -float(function(point[None])[0])
 
     def slope(point: Array) -> Array:
         # A step that is lost in rounding beside a large coordinate is taken relative to that coordinate instead.

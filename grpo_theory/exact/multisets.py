@@ -10,15 +10,16 @@ its features].
 """
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain, combinations
 from math import comb, nan
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from grpo_theory.estimation import KLTerm
+from grpo_theory.estimation import Estimator, KLTerm
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, read_only_batch
 from grpo_theory.jit import kernel
@@ -104,7 +105,7 @@ class ListedClasses(Classes):
     leads: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DistinctPrompts:
     """The L ways in which prompts look to a kernel; equal to others that show the same numbers.
 
@@ -114,20 +115,16 @@ class DistinctPrompts:
         As for `Classes`.
     prompt_fields : ndarray, shape (3, L)
         Value, standard deviation and optimal baseline; NaN for a field that the kernel does not read.
+    shown : tuple
+        What is compared: the shape, and the bytes of both.
     """
 
-    fields: Array
-    prompt_fields: Array
+    fields: Array = field(compare=False)
+    prompt_fields: Array = field(compare=False)
+    shown: tuple[tuple[int, ...], bytes, bytes] = field(init=False, repr=False)
 
-    @cached_property
-    def _shown(self) -> tuple[tuple[int, ...], bytes, bytes]:
-        return self.fields.shape, self.fields.tobytes(), self.prompt_fields.tobytes()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DistinctPrompts) and self._shown == other._shown
-
-    def __hash__(self) -> int:
-        return hash(self._shown)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shown", (self.fields.shape, self.fields.tobytes(), self.prompt_fields.tobytes()))
 
 
 def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedClasses]:
@@ -143,7 +140,11 @@ def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedCla
     # A field that is not read is 0 while classes are told apart, because NaN differs from itself. It is NaN afterwards, so
     # that a kernel that reads more than it says gives advantages that are not finite, and is found out.
     shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)], axis=1)
-    kinds, kind = _distinct(shown)
+    kind = np.zeros(p.size, dtype=np.int64)
+    for column in shown.T:  # one by one, which is faster than rows
+        ranked, rank = np.unique(column, return_inverse=True)
+        _, kind = np.unique(kind * ranked.size + rank, return_inverse=True)
+    kinds = shown[np.unique(kind, return_index=True)[1]]
     codes, member = np.unique(prompts * len(kinds) + kind, return_inverse=True)
     own, shown = codes // len(kinds), kinds[codes % len(kinds)].T
     shown[unread] = np.nan
@@ -167,16 +168,6 @@ def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedCla
     return partition
 
 
-def _distinct(rows: Array) -> tuple[Array, Integers]:
-    """Return the distinct rows in lexicographic order, and the number of each row's; columns are sorted one by one."""
-    code = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.T:
-        values, rank = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * values.size + rank, return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    return rows[first], code
-
-
 def distinct_prompts(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str]) -> tuple[DistinctPrompts, Integers]:
     """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,).
 
@@ -194,11 +185,11 @@ def distinct_prompts(kinds: Classes, known: tuple[Array, Array, Array], reads: S
     return DistinctPrompts(kinds.fields[:, first], prompt_fields[:, first]), look
 
 
-Looked = list[tuple[ListedClasses, DistinctPrompts, Integers]]
-_LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], Looked]] = WeakKeyDictionary()
+Looked = tuple[ListedClasses, DistinctPrompts, Integers]
+_LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], list[Looked]]] = WeakKeyDictionary()
 
 
-def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> Looked:
+def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> list[Looked]:
     """Return the classes of a point, and how they look to a kernel that reads these fields, of an estimator with this KL term.
 
     They are kept as long as the point is, because estimators are compared at one point; the tuples are classes, and what
@@ -210,6 +201,22 @@ def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> Looked:
         seen = outcome_table(point, kl)
         kept[key] = [(kinds, *distinct_prompts(kinds, seen.prompt_fields, reads)) for kinds in classes(point, seen, reads)]
     return kept[key]
+
+
+class NotEnumerableError(ValueError):
+    """Raised when an estimator's exact moments cannot be enumerated; `gt.simulate_gradients` still works.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("sequence-shared"), {"batch_size": 8, "group_size": 4}
+    >>> try:
+    ...     gt.gradient_mse(problem, problem.theta, "dapo", **sizes)
+    ... except gt.NotEnumerableError:
+    ...     found = gt.simulate_gradients(problem, problem.theta, "dapo", **sizes, replications=256, rng=0)
+    >>> found.mse.shape
+    (1,)
+    """
 
 
 MAXIMUM_RESPONSES = 10**8
@@ -232,17 +239,10 @@ def count_multisets(n_classes: int, group_size: int) -> int:
 @lru_cache(maxsize=4)
 def multisets(n_classes: int, group_size: int) -> Integers:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
-    if n_classes == 1:
-        return read_only(np.full((1, 1), group_size))
-    sizes = range(group_size + 1) if n_classes > 2 else (group_size,)
-    tables = [np.stack([np.arange(size + 1), size - np.arange(size + 1)], axis=1) for size in sizes]
-    for level in range(3, n_classes + 1):
-        sizes = range(group_size + 1) if level < n_classes else (group_size,)
-        # The multisets of one class more: the new class has `first` members, and the others are a multiset of the rest.
-        tables = [
-            np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
-        ]
-    return read_only(tables[-1])
+    places, n = group_size + n_classes - 1, count_multisets(n_classes, group_size)
+    # Each choice of n_classes - 1 of the places for bars parts the others into the counts of the classes.
+    bars = np.fromiter(chain.from_iterable(combinations(range(places), n_classes - 1)), np.int64, n * (n_classes - 1))
+    return read_only(np.diff(bars.reshape(n, n_classes - 1), axis=1, prepend=-1, append=places) - 1)
 
 
 def members(counts: Integers) -> Integers:
@@ -251,23 +251,12 @@ def members(counts: Integers) -> Integers:
     return np.repeat(np.tile(np.arange(n_classes), n), counts.reshape(-1)).reshape(n, -1)
 
 
-@kernel
-def class_advantages(counts, advantages, by_class):
-    """Fill in the advantage of each class (n, R), 0 for classes without members; returns the largest spread within a class."""
-    n, n_classes = counts.shape
-    spread = 0.0
-    for i in range(n):
-        g = 0
-        for r in range(n_classes):
-            first = advantages[i, g] if counts[i, r] > 0 else 0.0
-            by_class[i, r] = first
-            for _ in range(counts[i, r]):
-                gap = abs(advantages[i, g] - first)
-                # "not <=" and not ">": a gap that is NaN must count as a spread, and NaN fails every comparison.
-                if not gap <= spread * max(1.0, abs(first)):
-                    spread = gap / max(1.0, abs(first))
-                g += 1
-    return spread
+def class_advantages(counts: Integers, advantages: Array) -> tuple[Array, float]:
+    """Return the advantage of each class (n, R), 0 for classes without members, and the largest spread within a class."""
+    firsts = np.minimum(np.cumsum(counts, axis=1) - counts, advantages.shape[1] - 1)
+    by_class = np.where(counts > 0, np.take_along_axis(advantages, firsts, axis=1), 0.0)
+    own = np.take_along_axis(by_class, members(counts), axis=1)
+    return by_class, float((np.abs(advantages - own) / np.maximum(1.0, np.abs(own))).max())
 
 
 @kernel
@@ -329,31 +318,25 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
 def class_tables(advantage: Advantage, looks: DistinctPrompts, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
-    n_counts = count_multisets(n_classes, group_size)
-    # What is kept is made at once: its groups are written out, of which there must not be too many.
-    if n_looks * n_classes * n_counts <= KEPT and n_looks * group_size * n_counts <= _ROWS:
-        yield multisets(n_classes, group_size), _kept_table(advantage, looks, group_size)
-        return
     counts = multisets(n_classes, group_size)
-    step = max(2, _ROWS // (group_size * n_looks))
+    # What is kept is made at once: its groups are written out, of which there must not be too many.
+    kept = n_looks * n_classes * len(counts) <= KEPT and n_looks * group_size * len(counts) <= _ROWS
+    step = len(counts) if kept else max(2, _ROWS // (group_size * n_looks))
     for start in range(0, len(counts), step):
-        part = counts[start : start + step]
-        yield part, class_table(advantage, looks, part)
+        make = _class_table if kept else _class_table.__wrapped__
+        yield counts[start : start + step], make(advantage, looks, group_size, start, step)
 
 
 @lru_cache(maxsize=LAWS_KEPT)
-def _kept_table(advantage: Advantage, looks: DistinctPrompts, group_size: int) -> Array:
-    return read_only(class_table(advantage, looks, multisets(looks.fields.shape[2], group_size)))
-
-
-def class_table(advantage: Advantage, looks: DistinctPrompts, counts: Integers) -> Array:
-    """Return what the kernel gives each class in the multisets with these counts (n, R), by look, (L, n, R)."""
+def _class_table(advantage: Advantage, looks: DistinctPrompts, group_size: int, start: int, step: int) -> Array:
+    """Return what the kernel gives each class in so many multisets from one on, by look, (L, n, R)."""
     n_looks, n_classes = looks.fields.shape[1:]
+    counts = multisets(n_classes, group_size)[start : start + step]
     advantages = advantages_of(advantage, batch_of(advantage, looks, members(counts)))
-    by_class = np.empty((n_looks * len(counts), n_classes))
-    if class_advantages(np.tile(counts, (n_looks, 1)), advantages, by_class) > TOLERANCE:
+    by_class, spread = class_advantages(np.tile(counts, (n_looks, 1)), advantages)
+    if spread > TOLERANCE:
         raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
-    return by_class.reshape(n_looks, *counts.shape)
+    return read_only(by_class.reshape(n_looks, *counts.shape))
 
 
 _CHECKED = 4096
@@ -364,18 +347,13 @@ _ALONE = 8
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 
 
+@lru_cache(maxsize=LAWS_KEPT)
 def check_exchangeable(advantage: Advantage, shown: tuple[DistinctPrompts, ...], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their order, and each group by itself.
 
     The kernel is tried on some thousands of groups, or fewer if the groups are large.  Their multisets are spread evenly over
-    all, and cover every look of a prompt.  If there are few looks, the same looks are not checked again at another theta.
+    all, and cover every look of a prompt.
     """
-    kept = group_size * sum(looks.fields.size for looks in shown) <= KEPT
-    (_check if kept else _check.__wrapped__)(advantage, shown, group_size)
-
-
-@lru_cache(maxsize=LAWS_KEPT)
-def _check(advantage: Advantage, shown: tuple[DistinctPrompts, ...], group_size: int) -> None:
     wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
     share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
     batches = []
@@ -417,12 +395,28 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
     """
     picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
     for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
-        decoys = [_decoy(field, shift, scale) for field in picked]
-        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
+        fields = []
+        for one in picked:  # among other values, not outside the range of a field if it has one
+            low, width = one.min(), np.ptp(one)
+            other = low + width * shift + scale * (one - low) if width > 0.0 else shift + scale * one
+            decoy = one if one.dtype.kind == "i" else other
+            fields.append(np.concatenate([decoy, one, decoy]))
         between = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
         if not _agree(between, expected):
             return False
-    told = _telling_groups(batch, advantage.reads)
+    # Some groups, and groups of one response again and again, which is at the ends of two of the fields that are read.  Such a
+    # group lacks what is greatest, or least, in the batch, and it is a group that the problem can have.
+    n, group_size = batch.rewards.shape
+    wide = [np.broadcast_to(field.reshape(n, -1), (n, group_size)).ravel() for field in batch[:-1]]
+    read = [field for name, field in zip(Batch._fields, wide, strict=False) if name in advantage.reads]
+    known = [field for field in read if not np.isnan(field).any()]
+    ends = [field == end for field in known for end in (field.min(), field.max())]
+    ones = sorted({int(np.flatnonzero(at)[end(field[at])]) for at in ends for field in known for end in (np.argmin, np.argmax)})
+    some, rows, made = slice(None, None, max(1, n // _ALONE)), [one // group_size for one in ones], []
+    for own, values in zip(batch[:-1], wide, strict=True):
+        pure = own[rows] if own.ndim == 1 else np.repeat(values[ones][:, None], group_size, axis=1)
+        made.append(np.concatenate([own[some], pure]))
+    told = Batch._make([*made, batch.parameters])
     alone = np.full(told.rewards.shape, np.nan)
     # Each group is a batch of its own: what a kernel took from other groups is missing there.
     for b in range(len(alone)):
@@ -434,32 +428,6 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
     if finite.any():
         advantage.kernel(read_only_batch((field[finite] for field in told[:-1]), batch.parameters), together)
     return _agree(together, alone[finite])
-
-
-def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
-    """Return other values, not outside the range of a field if it has one."""
-    if field.dtype.kind == "i":
-        return field
-    low, width = field.min(), np.ptp(field)
-    return low + width * shift + scale * (field - low) if width > 0.0 else shift + scale * field
-
-
-def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
-    """Return some groups, and groups of one response again and again, which is at the ends of two of the fields that are read.
-
-    Such a group lacks what is greatest, or least, in the batch, and it is a group that the problem can have.
-    """
-    n, group_size = batch.rewards.shape
-    wide = [np.broadcast_to(field.reshape(n, -1), (n, group_size)).ravel() for field in batch[:-1]]
-    known = [field for name, field in zip(Batch._fields, wide, strict=False) if name in read and not np.isnan(field).any()]
-    ends = [field == end for field in known for end in (field.min(), field.max())]
-    ones = sorted({int(np.flatnonzero(at)[end(field[at])]) for at in ends for field in known for end in (np.argmin, np.argmax)})
-    some, rows = slice(None, None, max(1, n // _ALONE)), [one // group_size for one in ones]
-    made = []
-    for field, values in zip(batch[:-1], wide, strict=True):
-        pure = field[rows] if field.ndim == 1 else np.repeat(values[ones][:, None], group_size, axis=1)
-        made.append(np.concatenate([field[some], pure]))
-    return Batch._make([*made, batch.parameters])
 
 
 def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
@@ -507,15 +475,6 @@ class ClassAdvantages(NamedTuple):
     ranks: Integers
 
 
-def multiset_ranks(n_values: int, group_size: int) -> Integers:
-    """Return C(s + l - 1, l) for l = 1..L-1 and s = 0..G, shape (L - 1, G + 1)."""
-    ranks = np.tile(np.arange(group_size + 1), (n_values - 1, 1))
-    for level in range(1, n_values - 1):
-        # C(s + l - 1, l) = sum over j <= s of C(j + l - 2, l - 1).
-        np.cumsum(ranks[level - 1], out=ranks[level])
-    return ranks
-
-
 def multiset_lines(counts: Integers, ranks: Integers) -> Integers:
     """Return the line of a table that each multiset (n, L) has, shape (n,).
 
@@ -541,14 +500,6 @@ class TableSizeWarning(RuntimeWarning):
     """
 
 
-def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:
-    """Whether a kernel may have a table, as far as it says what it reads, and whether that table is small enough."""
-    if advantage.couples_groups or advantage.reads & set(RESPONSE_FIELDS[1:]):
-        return False
-    tables = n_prompts if advantage.reads & set(PROMPT_FIELDS) else 1
-    return tables * count_multisets(n_values, group_size) * group_size <= LARGEST_TABLE
-
-
 @lru_cache(maxsize=64)
 def advantage_table(
     advantage: Advantage, values: tuple[float, ...], group_size: int, prompt_fields: PromptFields
@@ -572,18 +523,47 @@ def advantage_table(
         If the kernel does not see each group by itself, or leaves a value that is not finite.
     """
     n_values, fields = len(values), np.array(prompt_fields)
-    if not can_be_tabulated(advantage, n_values, group_size, fields.shape[1]):
+    if advantage.couples_groups or advantage.reads & set(RESPONSE_FIELDS[1:]):
+        return None
+    rows = fields.shape[1]
+    if (rows if advantage.reads & set(PROMPT_FIELDS) else 1) * count_multisets(n_values, group_size) * group_size > LARGEST_TABLE:
         return None
     counts = multisets(n_values, group_size)
-    ranks = multiset_ranks(n_values, group_size)
-    rows = fields.shape[1]
+    ranks = np.array(
+        [[comb(s + level - 1, level) for s in range(group_size + 1)] for level in range(1, n_values)], dtype=np.int64
+    )
+    ranks = ranks.reshape(n_values - 1, group_size + 1)
     batch = batch_of(advantage, DistinctPrompts(fields_of_rewards(np.tile(values, (rows, 1))), fields), members(counts))
     advantages = advantages_of(advantage, batch)
     check_alone(advantage, batch, advantages)
-    by_value = np.empty((rows * len(counts), n_values))
-    spread = class_advantages(np.tile(counts, (rows, 1)), advantages, by_value)
+    by_value, spread = class_advantages(np.tile(counts, (rows, 1)), advantages)
     if spread > 0.0 or not treats_alike(advantage, batch, advantages):
         return None
     table = np.empty((rows, *counts.shape))
     table[:, multiset_lines(counts, ranks)] = by_value.reshape(table.shape)
     return ClassAdvantages(table, ranks)
+
+
+@lru_cache(maxsize=64)
+def advantages_beside(estimator: Estimator, values: tuple[float, ...], group_size: int, others: int) -> tuple[Integers, Array]:
+    """Return multisets of `others` rewards (n, L), and the advantage of each reward in a group of these, itself, and more.
+
+    The advantages have shape (n, L) if `others` is G - 1.  If it is G - 2, another reward completes the group, and their shape is
+    (n, L, L): reward, then the one that completes the group.
+    """
+    table = None
+    if not estimator.advantage.reads - {"rewards", "parameters"}:
+        table = advantage_table(estimator.advantage, values, group_size, UNREAD)
+    if table is None:
+        raise NotEnumerableError(
+            f"estimator {estimator.name!r} must treat responses alike, read only rewards and see each group by itself, and "
+            f"groups of {group_size} with {len(values)} rewards must not be too large for a table of all of them"
+        )
+    n = len(values)
+    counts = multisets(n, others)
+    added = counts[:, None] + np.eye(n, dtype=np.int64)
+    if others < group_size - 1:
+        added = added[:, :, None] + np.eye(n, dtype=np.int64)
+    lines = multiset_lines(added.reshape(-1, n), table.ranks).reshape(added.shape[:-1])
+    own = np.arange(n) if added.ndim == 3 else np.arange(n)[:, None]
+    return read_only(counts), read_only(table.advantages[0][lines, own])

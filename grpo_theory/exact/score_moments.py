@@ -17,10 +17,17 @@ import numpy as np
 from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.estimation.parts import no_clip, trajectory_ratio
-from grpo_theory.exact.multisets import Classes, ListedClasses, fields_of_rewards
-from grpo_theory.jit import compiled
-from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
-from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_room, check_shape, typed
+from grpo_theory.exact.multisets import (
+    Classes,
+    DistinctPrompts,
+    Looked,
+    NotEnumerableError,
+    distinct_prompts,
+    fields_of_rewards,
+    looked_at,
+)
+from grpo_theory.problem import KL, ChainPoint, Paths, Point, TokenChain
+from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_shape, typed
 
 POSITIVE, NEGATIVE = 0, 1
 """Indices of the signs of an advantage in a table of gains."""
@@ -62,14 +69,6 @@ class TokenWeights:
     gains: Array
     drifts: Array
     on_policy: bool
-
-    @cached_property
-    def are_level(self) -> bool:
-        """Whether the current policy draws, and all tokens weigh the same: the mean of what they add up to is then 0."""
-        if not self.on_policy or self.drifting:
-            return False
-        taken = self.gains[..., 0].transpose(0, 2, 1)[self.paths.taken]
-        return bool((taken == taken[0, 0]).all())
 
     @cached_property
     def depends_on_sign(self) -> bool:
@@ -131,7 +130,7 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
         check_support(current, start)
     paths = current.policy.paths
     if current is start:
-        gains = gains_on_policy(estimator, paths, len(current.token_probabilities))
+        gains = np.repeat(gains_of(estimator, paths), len(current.token_probabilities), axis=-1)
     else:
         log_ratios = current.token_log_probabilities - start.token_log_probabilities
         gains = gains_of(estimator, paths, log_ratios.T)
@@ -176,50 +175,35 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
     return TokenWeights(paths, current.token_probabilities, gains, drifts, current is behaviour)
 
 
-def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
+def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array | None = None) -> Array:
     """Return the gains (K, 2, T, N) for N pairs of policies, given the logs of pi/pi_0 on the edges (D, N).
 
-    Ratios and clips are functions of one response's tokens, for many side by side: here for all responses of a length.
+    Ratios and clips are functions of one response's tokens, for many side by side: here for all responses of a length.  Without
+    logs they are those of a policy and itself, for N = 1.  All responses of a length have then the same, up to their shares.
     """
-    gains = np.zeros((paths.n_responses, 2, paths.horizon, log_ratios.shape[1]))
-    shares = estimator.aggregation.shares(paths.lengths)
+    shares, on_policy = estimator.aggregation.shares(paths.lengths), log_ratios is None
+    gains = np.zeros((paths.n_responses, 2, paths.horizon, 1 if log_ratios is None else log_ratios.shape[1]))
     for length in np.unique(paths.lengths).tolist():
-        alike = np.flatnonzero(paths.lengths == length)
-        along = np.ascontiguousarray(log_ratios[paths.edges[alike, :length].T]).reshape(length, -1)
-        ratios, weights = np.empty_like(along), np.empty_like(along)
-        compiled(estimator.ratio.function)(along, length, ratios)
-        for sign in range(2):
-            compiled(estimator.clip.function)(ratios, length, sign == POSITIVE, estimator.clip.widths, weights)
-            # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
-            own = weights.reshape(length, alike.size, -1) * shares[alike, None]
-            gains[alike, sign, :length] = own.swapaxes(0, 1)
+        alike, along = np.flatnonzero(paths.lengths == length), np.zeros((length, 1))
+        if log_ratios is not None:
+            along = np.ascontiguousarray(log_ratios[paths.edges[alike, :length].T]).reshape(length, -1)
+        # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
+        weights = gains_of_response(estimator, along, compiled=not on_policy).reshape(2, length, -1, gains.shape[-1])
+        gains[alike, :, :length] = np.moveaxis(weights * shares[alike, None], 2, 0)
     return gains
 
 
-def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
-    """Return the gains (K, 2, T, N) for N pairs of a policy and itself.
-
-    Responses of one length have the same gains up to their shares, so that nothing need be compiled.
-    """
-    shares = estimator.aggregation.shares(paths.lengths)
-    gains = np.zeros((paths.n_responses, 2, paths.horizon, n_pairs))
-    for length in np.unique(paths.lengths).tolist():
-        alike = paths.lengths == length
-        for sign, weights in enumerate(gains_of_response(estimator, np.zeros((length, 1)))):
-            gains[alike, sign, :length] = shares[alike, None, None] * weights
-    return gains
-
-
-def gains_of_response(estimator: Estimator, log_ratios: Array) -> Array:
+def gains_of_response(estimator: Estimator, log_ratios: Array, *, compiled: bool = False) -> Array:
     """Return what ratio and clip make of one response's tokens, of either sign of the advantage, shape (2, T, N).
 
-    The logs of the ratios, (T, N), are those of N pairs of policies.  Nothing is compiled.
+    The logs of the ratios, (T, N), are those of N pairs of policies.  For a few of them nothing need be compiled.
     """
+    ratio, clip = (part.fill if compiled else part.function for part in (estimator.ratio, estimator.clip))
     ratios, weights = np.zeros(log_ratios.shape), np.zeros((2, *log_ratios.shape))
     with np.errstate(all="ignore"):
-        estimator.ratio.function(log_ratios, len(log_ratios), ratios)
+        ratio(log_ratios, len(log_ratios), ratios)
         for sign in range(2):
-            estimator.clip.function(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
+            clip(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
     return weights
 
 
@@ -231,14 +215,18 @@ def check_penalty(kl: KL | None, estimator: Estimator) -> None:
 
 def check_support(current: Point, behaviour: Point) -> None:
     """Raise if a token that the current policy draws, at a prefix that it reaches, has probability 0 under the sampling one."""
-    drawn = current.policy.paths.collect(current.probabilities) > 0.0
-    missing = (behaviour.token_probabilities == 0.0) & drawn
+    paths = current.policy.paths
+    missing = (behaviour.token_probabilities == 0.0) & (paths.collect(current.probabilities) > 0.0)
+    _refuse_unsampled(missing.reshape(len(missing), -1, paths.vocabulary_size), "after prefix {1} of prompt {0}")
+
+
+def _refuse_unsampled(missing: np.ndarray, place: str) -> None:
+    """Raise if a token is missing: the last index is the token, and the others fill in the place."""
     if missing.any():
-        prompt, edge = (int(i) for i in np.argwhere(missing)[0])
-        prefix, token = divmod(edge, current.policy.paths.vocabulary_size)
+        *where, token = np.argwhere(missing)[0].tolist()
         raise ValueError(
-            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} after "
-            f"prefix {prefix} of prompt {prompt}. The importance ratio is then infinite"
+            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} "
+            f"{place.format(*where)}. The importance ratio is then infinite"
         )
 
 
@@ -257,22 +245,6 @@ _LARGEST_TABLES = 1 << 22
 """The most numbers in the tables of logit gradients, or of tokens, that are held at a time."""
 
 
-class NotEnumerableError(ValueError):
-    """Raised when an estimator's exact moments cannot be enumerated; `gt.simulate_gradients` still works.
-
-    Examples
-    --------
-    >>> import grpo_theory as gt
-    >>> problem, sizes = gt.gallery.problem("sequence-shared"), {"batch_size": 8, "group_size": 4}
-    >>> try:
-    ...     gt.gradient_mse(problem, problem.theta, "dapo", **sizes)
-    ... except gt.NotEnumerableError:
-    ...     found = gt.simulate_gradients(problem, problem.theta, "dapo", **sizes, replications=256, rng=0)
-    >>> found.mse.shape
-    (1,)
-    """
-
-
 @dataclass(frozen=True, eq=False)
 class ScoreMoments:
     """Moments, by class, of the F vectors of a response that features multiply, at S prompts that have R classes each.
@@ -280,6 +252,10 @@ class ScoreMoments:
     Attributes
     ----------
     classes : Classes
+    looks : DistinctPrompts
+        The ways in which the prompts look to the kernel.
+    look : ndarray of int64, shape (S,)
+        The number of each prompt's look.
     means : ndarray, shape (S, R, F, D)
         As logit gradients, given the class.
     products : ndarray, shape (S, R, F, F)
@@ -287,12 +263,18 @@ class ScoreMoments:
     matrices : callable
         ``matrices(coefficients)``, (S, R, F, F), sums coefficients times E[x_f x_g' | class], in logit gradients, over r, f
         and g: shape (S, D, D).
+    by_sign, drifting : bool
+        Whether the vectors of positive and negative advantages differ, and whether the last is what no advantage multiplies.
     """
 
     classes: Classes
+    looks: DistinctPrompts
+    look: Integers
     means: Array
     products: Array
     matrices: Callable[[Array], Array]
+    by_sign: bool
+    drifting: bool
 
 
 class SharedScores(NamedTuple):
@@ -301,70 +283,46 @@ class SharedScores(NamedTuple):
     Attributes
     ----------
     scores : ScoreMoments
-    mean : ndarray, shape (S, R, F)
+    within : ndarray, shape (S, R F, D)
+        The classes' means side by side.
+    mean : ndarray, shape (S, R F)
         E[S_rf].
-    product : ndarray, shape (S, R, F, R, F)
-        E[S_rf S_sg].
+    between : ndarray, shape (S, R F, R F)
+        E[S_rf S_sg], less what is due to products of one response's own features.
     squares : ndarray, shape (S, R, F, F)
         E[sum over the members of class r of feature f times feature g].
     """
 
     scores: ScoreMoments
+    within: Array
     mean: Array
-    product: Array
+    between: Array
     squares: Array
 
-    def between(self) -> Array:
-        """Return E[S_rf S_sg] less what is due to products of one response's own features, shape (S, R F, R F)."""
-        product = self.product.copy()
-        for r in range(product.shape[1]):
-            # The coefficient of m_rf m_sg' is E[S_rf S_sg] - 1{r = s} E[Q_rfg] (docs/derivations.md, section 4).
-            product[:, r, :, r] -= self.squares[:, r]
-        n_features = product.shape[1] * product.shape[2]
-        return product.reshape(-1, n_features, n_features)
 
-    def within(self) -> Array:
-        """Return the classes' means side by side, shape (S, R F, D)."""
-        means = self.scores.means
-        return means.reshape(len(means), -1, means.shape[-1])
+def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point | None = None) -> list[ScoreMoments]:
+    """Return the score moments of an estimator, by what its kernel tells apart: by reward, if it reads only rewards.
 
-
-def means_and_powers(shares: list[SharedScores], logit_map: LogitMap) -> tuple[Array, Array]:
-    """Return E[sum_i x_i] as logit gradients (M, D), and E||sum_i x_i||^2, shape (M,)."""
-    means, powers = np.zeros((logit_map.n_prompts, logit_map.n_logits)), np.zeros(logit_map.n_prompts)
-    for share in shares:
-        prompts, within = share.scores.classes.prompts, share.within()
-        # E[sum_i x_i] = sum_rf E[S_rf] m_rf (docs/derivations.md, section 4).
-        means[prompts] = np.einsum("sr,srd->sd", share.mean.reshape(len(prompts), -1), within)
-        # The form sum_ab P_ab <w_a, w_b> is a sum of eigenvalues times squared lengths.
-        values, vectors = np.linalg.eigh(share.between())
-        turned = np.zeros((logit_map.n_prompts, *within.shape[1:]))
-        turned[prompts] = np.swapaxes(vectors, 1, 2) @ within
-        # E||sum_i x_i||^2 = sum_rfg E[Q_rfg] E[<u_f, u_g> | r] + sum_ab P_ab <w_a, w_b> (docs/derivations.md, section 4).
-        own = np.einsum("srfg,srfg->s", share.squares, share.scores.products)
-        powers[prompts] = own + (values * logit_map.squared_norms(turned)[prompts]).sum(axis=1)
-    return means, powers
+    They are carried along the tokens of a chain, and averaged over responses that are listed.
+    """
+    if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
+        if old is not None:
+            raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
+        return prefix_sum_moments(current, sampler, estimator)
+    weights, partition = token_weights(current, sampler, estimator, old), looked_at(sampler, estimator.kl, estimator.reads)
+    return [listed_moments(looked, weights, current.token_products) for looked in partition]
 
 
-def second_moments(shares: list[SharedScores], logit_map: LogitMap) -> Array:
-    """Return E[sum_ij x_i x_j'] as matrices in the logits, shape (M, D, D)."""
-    n_prompts, dimension = logit_map.n_prompts, logit_map.n_logits
-    check_room("the second moments of each prompt", (n_prompts, dimension, dimension), "gradient_mse and .trace do without")
-    matrices = np.empty((n_prompts, dimension, dimension))
-    for share in shares:
-        within = share.within()
-        # E[(sum_i x_i)(sum_i x_i)'] = sum_rfg E[Q_rfg] E[u_f u_g' | r] + sum_ab P_ab m_a m_b' (docs/derivations.md, section 4).
-        between = np.swapaxes(within, 1, 2) @ share.between() @ within
-        matrices[share.scores.classes.prompts] = share.scores.matrices(share.squares) + between
-    return matrices
-
-
-def listed_moments(classes: ListedClasses, weights: TokenWeights, products: Array) -> ScoreMoments:
+def listed_moments(looked: Looked, weights: TokenWeights, products: Array) -> ScoreMoments:
     """Average over listed responses, whose tokens have weights, and scores with inner products (M, K, T, T)."""
+    classes = looked[0]
     prompts, responses = classes.prompts, classes.responses
     n_prompts, n_classes, n_responses = responses.shape
-    horizon, n_features = products.shape[-1], weights.n_features
-    means = np.empty((n_prompts, n_classes, n_features, weights.token_probabilities.shape[1]))
+    horizon, n_features, dimension = products.shape[-1], weights.n_features, weights.token_probabilities.shape[1]
+    # On policy the mean score is 0, and may be taken off, because classes can have means that are far below their parts.
+    taken = weights.gains[..., 0].transpose(0, 2, 1)[weights.paths.taken]
+    level = weights.on_policy and not weights.drifting and (taken == taken[0, 0]).all()
+    means = np.empty((n_prompts, n_classes, n_features, dimension))
     squares = np.empty((n_prompts, n_classes, n_features, n_features))
     step = max(1, _LARGEST_TABLES // (n_responses * horizon * max(horizon, n_classes * n_features)))
     for start in range(0, n_prompts, step):
@@ -376,27 +334,25 @@ def listed_moments(classes: ListedClasses, weights: TokenWeights, products: Arra
             for g in range(n_features):
                 by_response = np.einsum("skt,skt->sk", halfway, tokens[:, g])
                 squares[part, :, f, g] = np.einsum("srk,sk->sr", responses[part], by_response)
-        # On policy the mean score is 0, and may be taken off, because classes can have means that are far below their parts.
-        shares = (classes.leads if weights.are_level else responses)[part]
+        shares = (classes.leads if level else responses)[part]
         on_edges = weights.paths.add_up(shares[:, :, None, :, None] * tokens[:, None])
         means[part] = weights.paths.centre(on_edges, weights.token_probabilities[prompts[part], None, None])
-    return ScoreMoments(classes, means, squares, lambda coefficients: _listed_matrices(classes, weights, coefficients))
 
+    def matrices(coefficients: Array) -> Array:
+        total, step = (
+            np.zeros((n_prompts, dimension, dimension)),
+            max(1, _LARGEST_TABLES // (n_features * n_responses * dimension)),
+        )
+        for start in range(0, n_prompts, step):  # a part at a time
+            part = slice(start, start + step)
+            tables = weights.logit_gradients(prompts[part])
+            by_response = np.einsum("srfg,srk->sfgk", coefficients[part], responses[part])
+            for f in range(n_features):
+                for g in range(n_features):
+                    total[part] += np.swapaxes(tables[:, f] * by_response[:, f, g, :, None], 1, 2) @ tables[:, g]
+        return total
 
-def _listed_matrices(classes: ListedClasses, weights: TokenWeights, coefficients: Array) -> Array:
-    """Return the sum of the responses' second moments with coefficients by class, shape (S, D, D), a part at a time."""
-    n_prompts, _, n_responses = classes.responses.shape
-    dimension = weights.token_probabilities.shape[1]
-    matrices = np.zeros((n_prompts, dimension, dimension))
-    step = max(1, _LARGEST_TABLES // (weights.n_features * n_responses * dimension))
-    for start in range(0, n_prompts, step):
-        part = slice(start, start + step)
-        tables = weights.logit_gradients(classes.prompts[part])
-        by_response = np.einsum("srfg,srk->sfgk", coefficients[part], classes.responses[part])
-        for f in range(weights.n_features):
-            for g in range(weights.n_features):
-                matrices[part] += np.swapaxes(tables[:, f] * by_response[:, f, g, :, None], 1, 2) @ tables[:, g]
-    return matrices
+    return ScoreMoments(*looked, means, squares, matrices, weights.depends_on_sign, weights.drifting)
 
 
 _UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths", "log_probabilities": "probabilities"}
@@ -407,69 +363,77 @@ MOST_PAIRS = 1 << 20
 """Numbers that counts of pairs may take: with many prompts or tokens they are large, and slower than one estimator's sums."""
 
 
-class TokenTables(NamedTuple):
-    """What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V)."""
-
-    weights: Array
-    squares: Array
-    gains: Array
-
-
-def _check_summable(estimator: Estimator, one_length: bool) -> None:
-    """Raise unless the law of an estimator can be carried from token to token: the message says which route is left."""
+def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> list[ScoreMoments]:
+    """Return the score moments by reward."""
+    chain, drawn = current.chain, sampler.state_probabilities
     read = [name for field, name in _UNREADABLE.items() if field in estimator.advantage.reads]
-    if one_length and "lengths" in read:
+    if chain.lengths.size == 1 and "lengths" in read:
         read.remove("lengths")
-    if read:
-        why = f"its advantages read {' and '.join(read)}, which a recursion over states does not know"
-    elif estimator.aggregation.pool:
-        why = "it divides by the tokens of the whole group, and a recursion sees one response"
-    elif estimator.credit.name != "none":
-        why = "its tokens have credits of their own, which are tables over listed responses"
-    elif estimator.kl.place == "loss":
-        why = "it has a KL term in the loss, and a problem with a chain has no penalty"
+    on_policy = current is sampler or estimator.ratio.constant
+    own_ratios = on_policy or by_token(estimator)
+    whole_ratio = estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip
+    reasons = {
+        f"its advantages read {' and '.join(read)}, which a recursion over states does not know": bool(read),
+        "it divides by the tokens of the whole group, and a recursion sees one response": bool(estimator.aggregation.pool),
+        "its tokens have credits of their own, which are tables over listed responses": estimator.credit.name != "none",
+        "it has a KL term in the loss, and a problem with a chain has no penalty": estimator.kl.place == "loss",
+        "off policy its weights are neither a function of each token's own ratio nor the unclipped ratio of the whole response": (
+            not own_ratios and not whole_ratio
+        ),
+    }
+    if any(reasons.values()):
+        why = next(reason for reason, holds in reasons.items() if holds)
+        raise NotEnumerableError(
+            f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why}: use "
+            "simulate_gradients, or problem.listed() if there are at most 4,096 responses"
+        )
+    # What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V): twice, if the sign of
+    # the advantage matters.
+    weights, squares, gains = drawn, drawn, np.ones((1, *drawn.shape))
+    log_ratios = np.zeros(drawn.shape) if on_policy else token_log_ratios(current, sampler)
+    if own_ratios:
+        gains = gains_of_response(estimator, log_ratios.reshape(1, -1)).reshape(2, *drawn.shape)
+        gains = gains[:1] if np.array_equal(gains[0], gains[1]) else gains
     else:
-        return
-    raise NotEnumerableError(
-        f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why}: use "
-        "simulate_gradients, or problem.listed() if there are at most 4,096 responses"
-    )
-
-
-def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> tuple[list[ScoreMoments], bool]:
-    """Return the score moments by reward, and whether gains differ by the sign of the advantage."""
-    chain = current.chain
-    _check_summable(estimator, chain.lengths.size == 1)
-    tokens = _token_tables(current, sampler, estimator)
+        # A ratio of the whole response has k = p0 (p/p0) = p in first and k = p0 (p/p0)^2 = p^2/p0 in second moments
+        # (docs/derivations.md, section 15.1).
+        weights, squares = current.state_probabilities, drawn * np.exp(2.0 * log_ratios)
     chances, shares = sampler.own_sums.mass, shares_by_length(estimator, chain)
-    plain = tokens.squares is tokens.weights is sampler.state_probabilities and current.tangent.features is None
+    plain = squares is drawn and current.tangent.features is None
     # Where how often pairs of tokens are drawn says all, many estimators and policies share one recursion.
     if current is not sampler and plain and current.n_pairs <= MOST_PAIRS and (shares[chain.lengths] == 1.0).all():
-        sums = current.sums_of_drawn(sampler, tokens.gains)
+        sums = current.sums_of_drawn(sampler, gains)
     else:
-        sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
+        sums = current.score_sums(weights, squares, gains, shares)
     if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= LARGEST_WEIGHT):
         raise ValueError(
             f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have second moments "
             f"below {LARGEST_WEIGHT:g}. Over responses of up to {int(chain.lengths[-1])} tokens they have not"
         )
-    moments = []
-    number = (chances > 0.0).sum(axis=1)
+
+    def matrices(prompts: Integers, columns: Integers, chance: Array, coefficients: Array) -> Array:
+        every = np.zeros((chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
+        every[prompts[:, None], columns] = coefficients / chance[..., None, None]
+        # A share a(L) of a response of length L is a(L)^2 in second moments (docs/derivations.md, section 15.1).
+        return current.score_matrices(squares, gains, shares**2, every)[prompts]
+
+    moments, number = [], (chances > 0.0).sum(axis=1)
     for n_classes in np.unique(number):
         prompts = np.flatnonzero(number == n_classes)
-        rows = prompts[:, None], np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
-        chance, values = chances[rows], current.bandit.values[rows[1]]
-        fields = fields_of_rewards(values)
+        columns = np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
+        rows = prompts[:, None], columns
+        chance, fields = chances[rows], fields_of_rewards(current.bandit.values[columns])
         # Only where they are read: kernels that do not read them are then tried once, and not at each length anew.
         if "lengths" in estimator.reads:
             fields[RESPONSE_FIELDS.index("lengths")] = float(chain.lengths[0])
         classes = Classes(prompts, chance, fields)
+        looked = distinct_prompts(classes, sampler.moments.known_to_oracles, estimator.reads)
         # E[X_f | Z = z] = M_0/P(Z = z) and E[<X_f, X_g> | Z = z] = Q_0/P(Z = z) (docs/derivations.md, section 15.1).
-        means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
-        # A share a(L) of a response of length L is a(L)^2 in second moments (docs/derivations.md, section 15.1).
-        matrices = partial(_matrices_on_chain, current, tokens, shares**2, rows, chance)
-        moments.append(ScoreMoments(classes, means, products, matrices))
-    return moments, len(tokens.gains) > 1
+        given = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
+        moments.append(
+            ScoreMoments(classes, *looked, *given, partial(matrices, prompts, columns, chance), len(gains) > 1, drifting=False)
+        )
+    return moments
 
 
 def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
@@ -477,34 +441,6 @@ def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
     shares = np.ones(chain.horizon + 1)
     shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
     return shares
-
-
-def _matrices_on_chain(
-    current: ChainPoint, tokens: TokenTables, shares: Array, rows: tuple[Integers, Integers], chance: Array, coefficients: Array
-) -> Array:
-    """Return what `ScoreMoments.matrices` does, of the prompts and rewards of some rows, which have chances."""
-    every = np.zeros((current.chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
-    every[rows] = coefficients / chance[..., None, None]
-    return current.score_matrices(tokens.squares, tokens.gains, shares, every)[rows[0][:, 0]]
-
-
-def _token_tables(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> TokenTables:
-    """Return what tokens weigh for an estimator whose responses another point draws."""
-    drawn = sampler.state_probabilities
-    if current is sampler or estimator.ratio.constant:
-        return TokenTables(drawn, drawn, _gains(estimator, np.zeros(drawn.shape)))
-    log_ratios = token_log_ratios(current, sampler)
-    if by_token(estimator):
-        return TokenTables(drawn, drawn, _gains(estimator, log_ratios))
-    if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
-        # A ratio of the whole response has k = p0 (p/p0) = p in first and k = p0 (p/p0)^2 = p^2/p0 in second moments
-        # (docs/derivations.md, section 15.1).
-        return TokenTables(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
-    raise NotEnumerableError(
-        f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token. Its weights are "
-        "neither a function of each token's own ratio nor the unclipped ratio of the whole response. Use simulate_gradients, or "
-        "problem.listed() if there are at most 4,096 responses"
-    )
 
 
 def token_log_ratios(current: ChainPoint, sampler: ChainPoint) -> Array:
@@ -516,13 +452,7 @@ def token_log_ratios(current: ChainPoint, sampler: ChainPoint) -> Array:
         If a token that the current policy may draw, in a state that it reaches, is never sampled.
     """
     drawn = sampler.state_probabilities
-    missing = (drawn == 0.0) & (current.state_probabilities > 0.0) & current.reached[:, None]
-    if missing.any():
-        state, token = (int(one) for one in np.argwhere(missing)[0])
-        raise ValueError(
-            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} in state "
-            f"{state}. The importance ratio is then infinite"
-        )
+    _refuse_unsampled((drawn == 0.0) & (current.state_probabilities > 0.0) & current.reached[:, None], "in state {}")
     return np.where(drawn > 0.0, current.state_log_probabilities - sampler.state_log_probabilities, 0.0)
 
 
@@ -535,10 +465,3 @@ def by_token(estimator: Estimator) -> bool:
     together = gains_of_response(estimator, _TRIED)
     alone = np.concatenate([gains_of_response(estimator, one[None]) for one in _TRIED], axis=1)
     return bool(np.allclose(together, alone, rtol=1e-12, atol=0.0))
-
-
-def _gains(estimator: Estimator, log_ratios: Array) -> Array:
-    """Return what multiplies the scores of tokens with these ratios (S, V): twice, if the sign of the advantage matters."""
-    row = np.ascontiguousarray(log_ratios.reshape(1, -1))
-    both = gains_of_response(estimator, row).reshape(2, *log_ratios.shape)
-    return both[:1] if np.array_equal(both[0], both[1]) else both

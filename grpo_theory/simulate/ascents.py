@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
+from grpo_theory.exact.score_moments import check_penalty, gains_of
 from grpo_theory.jit import compiled
 from grpo_theory.problem import Problem
 from grpo_theory.simulate import rollouts
@@ -90,7 +90,7 @@ class Training:
     @cached_property
     def gains(self) -> Array:
         """What tokens weigh on policy, shape (F, K, T, 1): one table where both signs have the same."""
-        gains = gains_on_policy(self.estimator, self.problem.policy.paths, 1).swapaxes(0, 1)
+        gains = gains_of(self.estimator, self.problem.policy.paths).swapaxes(0, 1)
         return np.ascontiguousarray(gains[:1] if np.array_equal(gains[0], gains[1]) else gains)
 
     @property

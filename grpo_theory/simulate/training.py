@@ -14,8 +14,7 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.allocation import AllocationRule
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact import Observable, objective
-from grpo_theory.exact.derivatives import warn_if_unstable
-from grpo_theory.exact.observables import check_observable
+from grpo_theory.exact.derivatives import check_observable, warn_if_unstable
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantages import warn_of_tables

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import find
-from grpo_theory.exact.group_law import scores_of
+from grpo_theory.exact.score_moments import scores_of
 from grpo_theory.problem import Moments, Problem
 from grpo_theory.problem.policy import LARGEST_REWARD
 from grpo_theory.validation import (
@@ -118,7 +118,7 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike | None = None) -> tup
     point = problem.at(theta)
     exact = point.moments
     squares, powers = (np.empty((len(exact.value), *2 * (problem.policy.n_logits,))) for _ in range(2))
-    for scores, _, _ in scores_of(point, point, find("rloo")).by_look:
+    for scores in scores_of(point, point, find("rloo")):
         prompts, chances = scores.classes.prompts, scores.classes.probabilities[..., None, None]
         deviations = (scores.classes.fields[0] - exact.value[prompts, None])[..., None, None]
         # E[(Z - V)^2 W W'] = sum_z P(z) (z - V)^2 E[W W' | z], and F = E[W W'] = sum_z P(z) E[W W' | z].

@@ -9,20 +9,61 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.exact import gradient, hessian, objective
-from grpo_theory.exact.derivatives import (
-    DIFFERENCE,
-    hessians_in_logits,
-    logit_derivative,
-    logit_tables,
-    noise_in_logits,
-    reward_moments,
-    score_logit_gradients,
-)
+from grpo_theory.exact.derivatives import hessians_in_logits, logit_tables, score_logit_gradients, second_moment
 from grpo_theory.problem import Problem
 from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.leave_one_out import GroupSizeLaw, leave_one_out_parts
 from grpo_theory.validation import Array, as_count, as_numbers, as_real_array, check_finite, check_shape, outline, typed
+
+DIFFERENCE = 5e-3
+"""The step, in a logit, of central differences of up to third order: 1e-5 of truncation, 1e-9 of rounding."""
+
+
+def reward_moments(problem: Problem) -> tuple[Array, Array]:
+    """Return the second and the third central moment of the reward given prompt and response, each (M, K)."""
+    bandit = problem.bandit
+    deviations = bandit.values - bandit.mean_reward[:, :, None]
+    second, third = ((bandit.probabilities * deviations**power).sum(axis=-1) for power in (2, 3))
+    return second, third
+
+
+def noise_in_logits(problem: Problem, logits: Array) -> Array:
+    """Return the three parts of the leave-one-out estimator's covariance in the logits, shape (3, ..., M, D, D).
+
+    They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
+    """
+    problem.check_climbs_mean("the noise of the leave-one-out estimator")
+    tokens, pi, centred = logit_tables(problem, logits)
+    logit_gradients = score_logit_gradients(problem.policy.paths, tokens)
+    # E[(Z - V)^2 | k] = (E[Z|k] - V)^2 + Var(Z | k).
+    squares = pi * (centred**2 + reward_moments(problem)[0])
+    slopes = ((pi * centred)[..., None] * logit_gradients).sum(axis=-2)
+    outer = slopes[..., :, None] * slopes[..., None, :]
+    # g g', Sigma_oracle = E[(Z - V)^2 W W'] - g g', and Var(Z) F + g g'.
+    second_order = squares.sum(axis=-1)[..., None, None] * second_moment(logit_gradients, pi) + outer
+    parts = np.stack((outer, second_moment(logit_gradients, squares) - outer, second_order))
+    return problem.bandit.prompt_weights[:, None, None] * parts
+
+
+def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: int) -> Array:
+    """Return the derivative in each prompt's own logits as one more, last axis, by central differences.
+
+    Parameters
+    ----------
+    function : callable
+        A function of logits (..., M, D). Its values have shape (..., M) followed by `axes` axes, or axes of its own before these.
+    logits : ndarray, shape (..., M, D)
+    axes : int
+        How many axes of the value come after that of the prompts.
+
+    Returns
+    -------
+    ndarray, shape of the value, and (D,)
+    """
+    shifts = DIFFERENCE * np.eye(logits.shape[-1])[:, None, :]
+    ahead, behind = (function(logits[..., None, :, :] + sign * shifts) for sign in (1.0, -1.0))
+    return np.moveaxis(ahead - behind, -2 - axes, -1) / (2.0 * DIFFERENCE)
 
 
 class ThirdCumulant(NamedTuple):
@@ -162,13 +203,6 @@ class LocalDerivatives:
         """Return matrices (..., d, d) in the logits of each prompt, shape (..., M, D, D)."""
         return self.features @ matrices[..., None, :, :] @ np.swapaxes(self.features, 1, 2)
 
-    def noise_slope(self, weights: Array) -> Array:
-        """Return the derivative of the noise's covariance with weights (S, 3), last axis, shape (S, d, d, d)."""
-        # The derivative of g g' along e is (H e) g' + g (H e)'; it is taken off the part with the weight G.
-        product = self.hessian[:, None, :] * self.gradient[:, None]
-        own = weights[:, :1, None, None] * (product + np.swapaxes(product, 0, 1))
-        return lifted(self.features, np.tensordot(weights, self.noise_slopes, axes=1)) - own
-
     def noise_bend(self, weights: Array, curvature: Array, covariance: Array) -> Array:
         """Return the second derivative of trace(curvature noise) along covariances (S, d, d), shape (S,)."""
         along = np.einsum("pmcdef,mcd->pmef", self.noise_bends, self.at_prompts(curvature))
@@ -221,7 +255,10 @@ def second_order(points: list[LocalDerivatives], steps: Array, slopes: Array, cu
     for here, step, slope, curvature, sizes in zip(points, steps, slopes, curvatures, group_sizes.T, strict=False):
         # N Gamma = G Gamma_1 + Gamma_2 + Gamma_3/(G - 1), as B = N/G (docs/derivations.md, section 14).
         weights = np.stack((sizes, np.ones(plans), 1.0 / (sizes - 1.0)), axis=-1)
-        slope_of_noise = here.noise_slope(weights)
+        # The derivative of the noise's covariance. That of g g' along e is (H e) g' + g (H e)', off the part with the weight G.
+        product = here.hessian[:, None, :] * here.gradient[:, None]
+        own = weights[:, :1, None, None] * (product + np.swapaxes(product, 0, 1))
+        slope_of_noise = lifted(here.features, np.tensordot(weights, here.noise_slopes, axes=1)) - own
         total += _added(here, spread, step, slope, curvature, weights, slope_of_noise)
         spread = _moved(here, spread, step, weights, slope_of_noise, sizes)
     # E J(theta_n) over the spread: m'Hm/2 + J3:(k3/6 + m C/2) + J4:(C C)/8, by Taylor's series and the cumulants m, C and k3.

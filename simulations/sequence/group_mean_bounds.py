@@ -5,7 +5,7 @@ All groups are enumerated, for random policies and for those that a search finds
 
 import numpy as np
 
-from grpo_theory.exact.mean_advantages import group_chances
+from grpo_theory.exact.mean_updates import group_chances
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness import check, run
 from simulations.sequence.tokens import Family, within, worst_ratios

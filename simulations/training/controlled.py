@@ -17,8 +17,8 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence.reading import summary
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.exact.derivatives import noise_in_logits
 from grpo_theory.intervals import best_set
+from grpo_theory.theory.noise_cost import noise_in_logits
 from grpo_theory.validation import Array
 from simulations.seeds import child_seed
 

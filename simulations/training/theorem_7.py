@@ -14,7 +14,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.exact import region
-from grpo_theory.exact.maximiser import ERROR_POINTS, largest, net, one_by_one
+from grpo_theory.exact.maximiser import ERROR_POINTS, largest, net
 from grpo_theory.harness import check
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
 from simulations.maximum import curvatures, maximum
@@ -50,7 +50,7 @@ def suprema(name, radius):
         return gt.group_size_law(problem, best + directions @ np.frombuffer(point))
 
     def supremum(value):
-        return largest(one_by_one(lambda point: float(value(law_at(point.tobytes())))), points, radius)
+        return largest(lambda points: np.array([float(value(law_at(point.tobytes()))) for point in points]), points, radius)
 
     points = net(directions.shape[1], radius, ERROR_POINTS)
     constants = [supremum(attrgetter(name)) for name in ("c1", "c2", "c3")]

@@ -1,4 +1,9 @@
-"""Where an estimator leads on average: its mean at the cost of matrix products, the path of mean updates, fixed points."""
+"""Where an estimator leads on average: its mean advantages, its mean estimate, the path of mean updates, fixed points.
+
+Let the rewards of a prompt have the law q on L values.  Let a_l(q) be the mean advantage of a response that has the l-th of them,
+the group's others drawn.  On policy an estimate's mean is E[a_Z W].  That is the policy gradient with the reward a_Z(q) in place
+of Z.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,27 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from grpo_theory.estimation import AGGREGATIONS, CLIPS, CREDITS, RATIOS, Estimator, find
-from grpo_theory.exact.derivatives import fisher_information, objective
-from grpo_theory.exact.group_law import find_one, law_between, points_at
-from grpo_theory.exact.mean_advantages import Population, given_own_reward
-from grpo_theory.exact.observables import Observable
+from grpo_theory.estimation import named as papers
+from grpo_theory.estimation import trainer_kernels as trainers
+from grpo_theory.exact.derivatives import Observable, fisher_information, objective
+from grpo_theory.exact.group_law import law_between, points_at
+from grpo_theory.exact.multisets import advantages_beside, multisets
 from grpo_theory.exact.score_moments import token_weights
-from grpo_theory.problem import ChainPoint, Point, Problem
+from grpo_theory.problem import ChainPoint, Objective, Point, Problem
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.validation import Array, as_count, as_numbers, typed
+from grpo_theory.validation import Array, Integers, as_count, as_numbers, as_real_array, check_shape, check_within, typed
 
+NEVER = -1e4
+"""The logarithm of a chance of 0, times a count of 0 is 0, and times another the logarithm of what underflows to 0."""
+LARGEST = 1e100
+"""Squares of rewards are numbers up to it."""
+CLOSED = 1e-9
+"""By how much advantages may differ that are to be equal, beside the largest."""
+
+Population = Callable[[Array, Array], Array]
 Move = Callable[[Point, Array, float], Array]
 """What makes the next parameters of a point, a mean estimate (d,) and a step size."""
 DIFFERENCE = 1e-5
@@ -30,13 +45,216 @@ RESIDUAL = 1e-9
 """The largest mean estimate that counts as 0, relative to the larger of 1 and that at the start."""
 
 
-def mean_estimate(current: Point, sampler: Point, estimator: Estimator | Population, group_size: int | float) -> Array:
+def group_chances(counts: Integers, law: Array) -> Array:
+    """Return the multinomial probability of each multiset (n, L) by laws (..., L), shape (..., n)."""
+    size = counts[0].sum()
+    logs = np.log(law, out=np.full(law.shape, NEVER), where=law > 0.0)
+    # P(n_1..n_L) = G!/(n_1!..n_L!) prod_l q_l^n_l.
+    return np.exp(logs @ counts.T + gammaln(size + 1.0) - gammaln(counts + 1.0).sum(axis=1))
+
+
+def given_own_reward(
+    estimator: str | Estimator | Population, values: Array, law: Array, group_size: int | float
+) -> tuple[Array | None, Array]:
+    """Return the chances of what the group's others get (..., n), and the advantages of each reward beside them (n, L).
+
+    In groups without end nothing is left to chance: the first is None, and the advantages have shape (..., L).
+    """
+    if not isinstance(estimator, str | Estimator):
+        return None, np.broadcast_to(estimator(values, law), law.shape)
+    if isinstance(group_size, float) and group_size == math.inf:
+        return None, population(estimator)(values, law)
+    found, size = find(estimator), as_count("group_size", cast(int, group_size))
+    found.check_defined(size, values)
+    counts, advantages = advantages_beside(found, tuple(values.tolist()), size, size - 1)
+    return group_chances(counts, law), advantages
+
+
+@typed
+def mean_advantages(
+    estimator: str | Estimator | Population, values: ArrayLike, law: ArrayLike, *, group_size: int | float
+) -> Array:
+    """Return the mean advantage of a response with each reward, shape (..., L), by laws of the rewards (..., L).
+
+    Parameters
+    ----------
+    estimator : str, Estimator or callable
+        One that reads only rewards and sees each group alone.  A callable ``advantage(values, law)`` is the advantage itself, of
+        groups without end; see `population`.
+    values : array_like, shape (L,)
+        The rewards, ascending.
+    law : array_like, shape (..., L)
+        Their probabilities.
+    group_size : int or inf
+        Of groups without end it is the population advantage.
+
+    Raises
+    ------
+    NotEnumerableError
+        If the estimator reads more than rewards or couples groups.
+
+    Examples
+    --------
+    Dividing by the standard deviation gives a rare success more, by less the smaller the group:
+
+    >>> import math, grpo_theory as gt
+    >>> for size in (4, 64, math.inf):
+    ...     print(gt.exact.mean_advantages("grpo", [0.0, 1.0], [0.9, 0.1], group_size=size).round(2))
+    [-0.15  1.32]
+    [-0.32  2.91]
+    [-0.33  3.  ]
+    """
+    values, law = as_real_array("values", values, 1), as_numbers("law", law)
+    check_within("values", values, -LARGEST, LARGEST)
+    check_shape("law", law, (*law.shape[:-1], len(values)), "(..., L)")
+    check_within("law", law, -CLOSED, 1.0 + CLOSED)
+    chances, advantages = given_own_reward(estimator, values, law, group_size)
+    # a_l(q) = sum over multisets n of the G - 1 others of P(n) A(l; n + e_l) (docs/derivations.md, section 39).
+    return advantages if chances is None else np.asarray(chances @ advantages)
+
+
+POPULATIONS: dict[Callable, str] = {
+    papers.reinforce.advantage.function: "rewards",
+    **dict.fromkeys((trainers.centred, trainers.leave_one_out), "centred"),
+    **dict.fromkeys((one.advantage.function for one in (papers.oracle, papers.rloo, papers.dr_grpo)), "centred"),
+    **dict.fromkeys((papers.grpo.advantage.function, trainers.standardised, trainers.leave_one_out_standardised), "standardised"),
+    trainers.relative_to_mean: "relative to the mean",
+}
+"""By kernel, what its advantages become in groups without end; a test compares each with large groups."""
+
+
+@typed
+def population(estimator: str | Estimator) -> Population:
+    """Return an estimator's advantage in groups without end, a function of rewards (L,) and their law (..., L).
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> gt.exact.population("grpo")(np.array([0.0, 1.0]), np.array([0.8, 0.2])).round(3).tolist()
+    [-0.5, 2.0]
+    """
+    found = find(estimator)
+    if found.advantage.function not in POPULATIONS:
+        raise ValueError(
+            f"estimator {found.name!r} has no known advantage in groups without end: give a function advantage(values, law) "
+            "in its place, of rewards (L,) and laws (..., L)"
+        )
+    kind, parameters = POPULATIONS[found.advantage.function], found.advantage.parameters
+
+    def advantages(values: Array, law: Array) -> Array:
+        mean = (law @ values)[..., None]
+        if kind in ("rewards", "centred"):
+            return np.broadcast_to(values, law.shape) if kind == "rewards" else values - mean
+        divisor, divided = mean, mean > 0.0
+        if kind == "standardised":
+            deviation = np.sqrt(np.maximum((law @ values**2)[..., None] - mean**2, 0.0))
+            divisor = deviation + parameters["epsilon"]
+            divided = (deviation > parameters.get("floor", 0.0)) & (divisor > 0.0)
+        return np.divide(values - mean, divisor, out=np.zeros(law.shape), where=divided)
+
+    return advantages
+
+
+@typed
+def climbed(estimator: str | Estimator, values: ArrayLike, *, group_size: int) -> Objective:
+    """Return the objective whose gradient an estimator's mean is, on policy; ValueError where there is none.
+
+    The mean is grad F if sum_l a_l dq_l is dF, with a the mean advantages.  Of two rewards there is always such an F.  Of more
+    there is none where a kernel divides by the group's standard deviation (docs/derivations.md, section 39).  Responses have one
+    length, or tokens weigh alike.
+
+    Parameters
+    ----------
+    estimator : str or Estimator
+        One that reads only rewards and sees each group alone.
+    values : array_like, shape (L,)
+        The rewards, ascending.
+    group_size : int
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2))
+    >>> climbed = gt.exact.climbed("grpo", [0.0, 1.0], group_size=8)
+    >>> own = gt.Problem(problem.bandit, problem.policy, objective=climbed)
+    >>> law = gt.gradient_law(own, own.theta, "grpo", batch_size=1, group_size=8)
+    >>> bool(abs(law.bias).max() < 1e-15)
+    True
+    """
+    found, values = find(estimator), as_real_array("values", values, 1)
+    check_within("values", values, -LARGEST, LARGEST)
+    size, levels = as_count("group_size", group_size, 2), tuple(values.tolist())
+    if found.credit.name != "none":
+        raise ValueError(f"estimator {found.name!r} has credits of tokens, whose mean is no function of the rewards' law")
+    found.check_defined(size, values)
+    counts, advantages = advantages_beside(found, levels, size, size - 1)
+    others, pairs = advantages_beside(found, levels, size, size - 2)
+    # da_l/dq_j = (G - 1) E[A(l; n + e_l + e_j)], n the G - 2 others.  The form is closed where u'(da - da')v = 0 for all u and v
+    # that sum to 0.  The monomials of q are independent, so that it must be so in every group.
+    turned = pairs - np.swapaxes(pairs, 1, 2)
+    centre = np.eye(len(levels)) - 1.0 / len(levels)
+    curl = float(np.abs(centre @ turned @ centre).max())
+    if curl > CLOSED * max(1.0, float(np.abs(pairs).max())):
+        raise ValueError(
+            f"estimator {found.name!r} climbs no objective with rewards {list(levels)} in groups of {size}: its mean is not the "
+            f"gradient of any function of the rewards' law (its mixed derivatives differ by up to {(size - 1) * curl:.3g})"
+        )
+    nodes, weights = np.polynomial.legendre.leggauss(size // 2 + 1)
+    start = np.eye(len(levels))[0]
+
+    def slope(_: Array, law: Array) -> Array:
+        return np.asarray(group_chances(counts, law) @ advantages)
+
+    def value(_: Array, law: Array) -> Array:
+        # F(q) = int_0^1 a(e_1 + t (q - e_1)) . (q - e_1) dt; a has degree G - 1 in t, for which these nodes are exact.
+        move, times = law - start, 0.5 * (nodes + 1.0)
+        along = np.clip(start + times[:, None] * move[..., None, :], 0.0, None)
+        return np.asarray(0.5 * np.einsum("t,...tl,...l->...", weights, slope(values, along), move))
+
+    return Objective(
+        name=f"what {found.name} climbs in groups of {size}",
+        value=value,
+        slope=slope,
+        curvature=lambda _, law: (size - 1) * np.einsum("...n,nlj->...lj", group_chances(others, law), pairs),
+    )
+
+
+@typed
+def group_expectation(problem: Problem, theta: ArrayLike | None, statistic: Callable, *, group_size: int) -> Array:
+    """Return the mean of a statistic of a group's rewards, by prompt, shape (M, ...), exactly.
+
+    Parameters
+    ----------
+    problem : Problem
+        With listed responses; penalties in the reward are left out.
+    theta : array_like, shape (d,)
+    statistic : callable
+        ``statistic(rewards)``, of one group's rewards (G,) in ascending order: a number or an array.
+    group_size : int
+
+    Examples
+    --------
+    The share of groups whose rewards are all equal:
+
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.exact.group_expectation(problem, problem.theta, lambda rewards: np.ptp(rewards) == 0.0, group_size=4).round(3).tolist()
+    [0.179]
+    """
+    point, size, values = problem.listed().at(theta), as_count("group_size", group_size), problem.bandit.values
+    counts = multisets(len(values), size)
+    found = np.array([statistic(np.repeat(values, row)) for row in counts], dtype=np.float64)
+    return np.tensordot(group_chances(counts, point.reward_law), found, 1)
+
+
+def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | Population, group_size: int | float) -> Array:
     """Return an estimator's mean at one point, shape (d,), of responses drawn at another; see `gt.gradient_mean`.
 
     Of a kernel that reads only rewards the mean is a policy gradient with mean advantages in place of rewards.  Nothing is then
     enumerated but the rewards of the group's others.  Other estimators take their whole law.
     """
     bandit, paths, on_policy, plain = sampler.bandit, current.policy.paths, current is sampler, True
+    estimator = find(estimator) if isinstance(estimator, str | list | tuple) else estimator
     if isinstance(estimator, Estimator):
         estimator = estimator.at_lengths(current.policy.lengths)
         penalised = current.kl is not None and estimator.kl.place == "reward"
@@ -94,11 +312,7 @@ def gradient_mean(
     [True, False]
     """
     as_count("batch_size", batch_size)
-    return mean_estimate(*points_at(problem, theta, behaviour), find_one(estimator), as_count("group_size", group_size))
-
-
-def _found(estimator: str | Estimator | Population) -> Estimator | Population:
-    return find(estimator) if isinstance(estimator, str | Estimator) else estimator
+    return mean_estimate(*points_at(problem, theta, behaviour), estimator, as_count("group_size", group_size))
 
 
 def plain_step(point: Point, mean: Array, step: float) -> Array:
@@ -226,14 +440,14 @@ def mean_path(
     >>> [round(float(path.objectives[-1]), 2) for path in paths]
     [0.71, 0.74]
     """
-    sizes, found = step_sizes(schedule, as_count("steps", steps)), _found(estimator)
+    sizes = step_sizes(schedule, as_count("steps", steps))
     inner_steps = as_count("inner_steps", inner_steps)
     current = problem.at(problem.parameters(theta0, "theta0"))
     sampler, fixed = current, None if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     path = [current.theta]
     for number, step in enumerate(sizes.tolist()):
         sampler = fixed or (current if number % inner_steps == 0 else sampler)
-        moved = as_numbers("move", move(current, mean_estimate(current, sampler, found, group_size), step))
+        moved = as_numbers("move", move(current, mean_estimate(current, sampler, estimator, group_size), step))
         if not np.abs(moved).max() <= problem.policy.largest_parameter:
             raise ValueError(
                 f"schedule must leave theta below {problem.policy.largest_parameter:g}, and step {number + 1} does not"
@@ -269,22 +483,19 @@ class FixedPoint:
     residual: float
 
     @property
-    def _moving(self) -> Array:
-        size = np.abs(self.eigenvalues)
-        return self.eigenvalues[size > 1e-6 * max(1e-3, float(size.max(initial=0.0)))]
-
-    @property
     def stable(self) -> bool:
         """Whether small steps lead there from nearby."""
-        return bool((self._moving.real < 0.0).all())
+        return self.largest_step > 0.0
 
     @property
     def largest_step(self) -> float:
         """The step size below which updates lead there from nearby; 0 where none does."""
-        if not self.stable:
+        size = np.abs(self.eigenvalues)
+        moving = self.eigenvalues[size > 1e-6 * max(1e-3, float(size.max(initial=0.0)))]
+        if not (moving.real < 0.0).all():
             return 0.0
         # |1 + eta l|^2 < 1 exactly where eta < -2 Re(l)/|l|^2.
-        return float((-2.0 * self._moving.real / np.abs(self._moving) ** 2).min(initial=np.inf))
+        return float((-2.0 * moving.real / np.abs(moving) ** 2).min(initial=np.inf))
 
 
 @typed
@@ -313,11 +524,10 @@ def fixed_point(
     >>> found.stable, round(float(problem.at(found.theta).reward_law[0, 1]), 2)
     (True, 0.67)
     """
-    found = _found(estimator)
 
     def mean(theta: Array) -> Array:
         point = problem.at(theta)
-        return mean_estimate(point, point, found, group_size)
+        return mean_estimate(point, point, estimator, group_size)
 
     def slopes(theta: Array) -> Array:
         steps = DIFFERENCE * np.maximum(1.0, np.abs(theta))
