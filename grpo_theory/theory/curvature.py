@@ -4,8 +4,6 @@ Logits are X theta with features X (K, d), some of the K responses are correct, 
 bounds are in units of the features: X = ||X|| is their spectral norm, V = p (1 - p) the variance of the reward.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
@@ -21,15 +19,6 @@ GREATEST_LOCAL_CURVATURE = 0.587283826851592
 """||Hess p|| <= this times X^2 sqrt V within the radius sqrt(V)/X: attained by two responses at p = 0.1025."""
 _STEEPEST = (3.0 - np.sqrt(3.0)) / 6.0
 """Where p (1 - p) |1 - 2p| is largest; so it is at 1 less this."""
-
-
-class _Sides(NamedTuple):
-    """The correct and the wrong responses: their probabilities given the side, and how likely either side is."""
-
-    correct: Array
-    wrong: Array
-    success: float
-    failure: float
 
 
 def success_gradient(probabilities: ArrayLike, correct: ArrayLike, features: ArrayLike) -> Array:
@@ -51,10 +40,10 @@ def success_gradient(probabilities: ArrayLike, correct: ArrayLike, features: Arr
     >>> gt.theory.success_gradient([0.5, 0.3, 0.2], [True, False, False], np.eye(3)).round(3).tolist()
     [0.25, -0.15, -0.1]
     """
-    sides, x = _sides(probabilities, correct), _features(probabilities, features)
+    right, wrong, (p, q), x = _sides(probabilities, correct, features)
     # grad p = E[(r - p) x] = V (E+ x - E- x), since E[(r - p) f] = V (E+ f - E- f) for every f
     # (docs/derivations.md, section 30).
-    return np.asarray(sides.success * sides.failure * (x.T @ (sides.correct - sides.wrong)))
+    return np.asarray(p * q * (x.T @ (right - wrong)))
 
 
 def success_hessian(probabilities: ArrayLike, correct: ArrayLike, features: ArrayLike) -> Array:
@@ -70,11 +59,11 @@ def success_hessian(probabilities: ArrayLike, correct: ArrayLike, features: Arra
     >>> bool(np.allclose(found, found.T)), bool(np.allclose(found.sum(axis=0), 0.0))
     (True, True)
     """
-    sides, x = _sides(probabilities, correct), _features(probabilities, features)
-    apart = x.T @ (sides.correct - sides.wrong)
+    right, wrong, (p, q), x = _sides(probabilities, correct, features)
+    apart = x.T @ (right - wrong)
     # v' Hess p v = V [Var+ - Var- + ((1 - p)^2 - p^2) (v'm)^2], and (1 - p)^2 - p^2 = 1 - 2p (docs/derivations.md, section 30).
-    spread = _covariance(sides.correct, x) - _covariance(sides.wrong, x)
-    return np.asarray(sides.success * sides.failure * (spread + (sides.failure - sides.success) * np.outer(apart, apart)))
+    spread = _covariance(right, x) - _covariance(wrong, x)
+    return np.asarray(p * q * (spread + (q - p) * np.outer(apart, apart)))
 
 
 def curvature_bound(p: ArrayLike, n_responses: int) -> Array:
@@ -129,7 +118,8 @@ def local_curvature_bound(p: ArrayLike, radius: ArrayLike, n_responses: int) -> 
     return np.asarray(bound)
 
 
-def _sides(probabilities: ArrayLike, correct: ArrayLike) -> _Sides:
+def _sides(probabilities: ArrayLike, correct: ArrayLike, features: ArrayLike) -> tuple[Array, Array, tuple[float, float], Array]:
+    """Return the probabilities given a correct and given a wrong response, how likely these are, and the features."""
     pi = as_real_array("probabilities", probabilities, 1)
     right = as_array("correct", correct)
     check_shape("correct", right, pi.shape, "(K,), one entry for each response")
@@ -137,14 +127,10 @@ def _sides(probabilities: ArrayLike, correct: ArrayLike) -> _Sides:
         raise ValueError(f"correct must be true for some responses and false for others, got {right.tolist()}")
     if (pi <= 0.0).any() or abs(pi.sum() - 1.0) > 1e-9:
         raise ValueError(f"probabilities must be positive with sum 1, got {pi.tolist()}")
-    success, failure = float(pi[right].sum()), float(pi[~right].sum())
-    return _Sides(np.where(right, pi, 0.0) / success, np.where(right, 0.0, pi) / failure, success, failure)
-
-
-def _features(probabilities: ArrayLike, features: ArrayLike) -> Array:
     x = as_real_array("features", features, 2)
-    check_shape("features", x, (np.size(probabilities), x.shape[1]), "(K, d), one row for each response")
-    return x
+    check_shape("features", x, (pi.size, x.shape[1]), "(K, d), one row for each response")
+    chances = float(pi[right].sum()), float(pi[~right].sum())
+    return np.where(right, pi, 0.0) / chances[0], np.where(right, 0.0, pi) / chances[1], chances, x
 
 
 def _covariance(shares: Array, features: Array) -> Array:
@@ -235,14 +221,11 @@ def _least_gain(step: float, power: float) -> float:
     share = (1.0 + _NODES) / 2.0
     loss = np.zeros_like(variance)
     for t, weight in zip(share, _WEIGHTS / 2.0, strict=True):
-        loss += weight * (1.0 - t) * _greatest_downward(_LOG_ODDS - t * reach, _LOG_ODDS + t * reach)
+        # The greatest downward curvature between two log odds is at an end, or at a peak between them.
+        low, high = _LOG_ODDS - t * reach, _LOG_ODDS + t * reach
+        log_odds = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
+        loss += weight * (1.0 - t) * np.max([_downward(expit(u), expit(-u)) for u in log_odds], axis=0)
     return float((step * (1.0 - step * loss / variance**power)).min())
-
-
-def _greatest_downward(low: Array, high: Array) -> Array:
-    """Return the greatest downward curvature between two log odds: at an end or at a peak between them."""
-    log_odds = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
-    return np.asarray(np.max([_downward(expit(u), expit(-u)) for u in log_odds], axis=0))
 
 
 def softmax_gap_bound(n_responses: int, step: float) -> float:

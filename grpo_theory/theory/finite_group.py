@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, logit
 
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.exact.multisets import UNREAD, advantage_table
-from grpo_theory.validation import Array, Integers, as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
+from grpo_theory.exact.allocation import binomial
+from grpo_theory.exact.multisets import advantages_beside
+from grpo_theory.validation import Array, as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
 
 _GRID = 1 << 12
 
@@ -48,7 +49,7 @@ class FiniteGroupObjective:
         p = _probabilities(p)
         size = self.group_size
         # h'(p) = sum_K C(G - 1, K) p^K (1 - p)^(G - 1 - K) c_K (docs/derivations.md, section 24).
-        return np.asarray(_binomial(np.arange(size), size - 1, p) @ self.coefficients)
+        return np.asarray(binomial(np.arange(size), size - 1, p) @ self.coefficients)
 
     def value(self, p: ArrayLike) -> Array:
         """Return h(p) with h(0) = 0, of the shape of p; binomial probabilities integrate to incomplete beta functions over G."""
@@ -99,19 +100,9 @@ def finite_group_objective(
     if values.shape != (2,) or values[0] >= values[1]:
         raise ValueError(f"rewards must be that of a failure and a greater one of a success, got {values.tolist()}")
     estimator.check_defined(group_size, values)
-    advantage = estimator.advantage
-    table = None
-    if advantage.reads <= {"rewards", "parameters"}:
-        table = advantage_table(advantage, (float(values[0]), float(values[1])), group_size, UNREAD)
-    if table is None:
-        raise ValueError(
-            f"estimator {estimator.name!r} must give advantages that depend on nothing but the number of successes in the group"
-        )
-    # A line of the table is a multiset of rewards: line n has n responses with the first value, the failures.
-    by_failures = table.advantages[0]
-    others = np.arange(group_size)
+    others, advantages = advantages_beside(estimator, (float(values[0]), float(values[1])), group_size, group_size - 1)
     # With j successes among the others: A of a success less A of a failure; E of it over j is h'(p).
-    return FiniteGroupObjective(by_failures[group_size - 1 - others, 1] - by_failures[group_size - others, 0])
+    return FiniteGroupObjective((advantages[:, 1] - advantages[:, 0])[np.argsort(others[:, 1])])
 
 
 def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
@@ -132,7 +123,7 @@ def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: floa
     share = successes / group_size
     # s(f)^2 = G/(G - ddof) f (1 - f) (docs/derivations.md, section 24).
     deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
-    weights = _binomial(successes, group_size, p)
+    weights = binomial(successes, group_size, p)
     return np.asarray(weights @ (share * (1.0 - share) / (deviation + epsilon)) / (p * (1.0 - p)))
 
 
@@ -156,7 +147,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     deviation = np.sqrt(correction * share * (1.0 - share))
     # Both branches of "where" are computed: the 1 that is added to a deviation of 0 keeps the one that is not used finite.
     factors = np.where(deviation > 0.0, 1.0 / (deviation + epsilon + (deviation == 0.0)), 1.0)
-    return np.asarray(_binomial(successes, others, p) @ factors)
+    return np.asarray(binomial(successes, others, p) @ factors)
 
 
 def relative_slope(p: ArrayLike, group_size: int) -> Array:
@@ -228,13 +219,6 @@ def _settings(group_size: int, ddof: float, epsilon: float) -> tuple[int, float,
     if not 0.0 <= ddof <= 1.0:
         raise ValueError(f"ddof must lie in [0, 1], got {ddof}")
     return as_count("group_size", group_size, 2), ddof, as_not_negative("epsilon", epsilon)
-
-
-def _binomial(counts: Integers, n: int, p: Array) -> Array:
-    """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
-    from scipy.stats import binom  # slow to import, and seldom wanted
-
-    return np.asarray(binom.pmf(counts, n, p[..., None]))
 
 
 def _probabilities(p: ArrayLike) -> Array:
@@ -416,17 +400,16 @@ class FiniteGroupFlow(SuccessFlow):
 
     def log_odds(self, clock: ArrayLike) -> Array:
         """Invert the clock between those of the plain flows made as fast as the least and the greatest h'."""
+        from scipy.optimize import brentq  # slow to import, and seldom wanted
+
         clocks = as_numbers("clock", clock)
         # least <= h' <= most, so least |clock(u)| <= |plain clock(u)| <= most |clock(u)|, and all have the sign of u.
         least, most = self.objective.slope_range
-        ends = PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], clocks.ravel()))
-        log_odds = [self._inverse(float(value), *sorted(pair)) for value, pair in zip(clocks.flat, ends.T, strict=True)]
-        return np.array(log_odds).reshape(clocks.shape)
-
-    def _inverse(self, value: float, low: float, high: float) -> float:
-        from scipy.optimize import brentq  # slow to import, and seldom wanted
-
-        return float(brentq(lambda u: self._integral(u) - value, low, high, xtol=1e-14, rtol=1e-14)) if low < high else low
+        low, high = np.sort(PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], clocks.ravel())), axis=0)
+        for i in np.flatnonzero(low < high).tolist():
+            value = float(clocks.flat[i])
+            low[i] = brentq(lambda u, value=value: self._integral(u) - value, low[i], high[i], xtol=1e-14, rtol=1e-14)
+        return np.asarray(low.reshape(clocks.shape))
 
 
 def interior(name: str, value: ArrayLike) -> Array:

@@ -11,7 +11,6 @@ from scipy.linalg import solve_continuous_lyapunov
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import Region, check_optimum, gradient_law, gradient_mean
-from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Harmonic
 from grpo_theory.theory.weighted_chi_square import LawDistance, WeightedChiSquare
@@ -497,33 +496,9 @@ def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     steps = as_real_array("steps", steps, 1)
     start = as_real_array("start", start, 2)
     check_shape("start", start, linear.noise.shape, "(r, r), the identifiable directions")
-    gaps = np.empty(len(steps))
-    arrays = linear.curvatures, linear.drift, linear.noise, steps
-    fill_gaps(*(np.array(array, dtype=np.float64, order="C") for array in (*arrays, start)), gaps)
+    gaps, covariance, identity = np.empty(len(steps)), start, np.eye(len(start))
+    for n, step in enumerate(steps.tolist()):
+        contraction = identity - step * linear.drift
+        covariance = contraction @ covariance @ contraction.T + step**2 * linear.noise
+        gaps[n] = linear.gap(covariance)
     return gaps
-
-
-@kernel
-def fill_gaps(curvatures, drift, noise, steps, covariance, gaps):
-    """Fill in the mean gap after each step; `covariance` (r, r) is that of the start, and at the end that of the last iterate."""
-    rank = curvatures.size
-    contraction, half = np.empty((rank, rank)), np.empty((rank, rank))
-    for n in range(steps.size):
-        step = steps[n]
-        # C <- (I - eta A) C (I - eta A)' + eta^2 Gamma; the gap is trace(diag(lambda) C)/2.
-        half[:, :] = 0.0
-        for i in range(rank):
-            for j in range(rank):
-                contraction[i, j] = (1.0 if i == j else 0.0) - step * drift[i, j]
-        for i in range(rank):
-            for k in range(rank):
-                for j in range(rank):
-                    half[i, j] += contraction[i, k] * covariance[k, j]
-        gaps[n] = 0.0
-        for i in range(rank):
-            for j in range(rank):
-                total = step**2 * noise[i, j]
-                for k in range(rank):
-                    total += half[i, k] * contraction[j, k]
-                covariance[i, j] = total
-            gaps[n] += 0.5 * curvatures[i] * covariance[i, i]

@@ -86,40 +86,27 @@ def log_volume(weights: Array, counts: Array) -> Array:
 
 
 @kernel
-def left_root(weights, counts, q):
-    """Return T with sum w/(1 + 2 w T) + 1/T = q, for q below the mean; it lies between 1/q and (n/2 + 1)/q."""
-    # T is -t at the saddlepoint of exp(K(t))/t with K(t) = log E exp(t Q) - t q: K'(t) = 1/t.
-    # The logarithm is halved, because roots lie many powers of ten apart.
-    low, high = -log(q), log(counts.sum() / 2.0 + 1.0) - log(q)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2.0
-        t = exp(middle)
-        slope = 1.0 / t
-        for k in range(weights.shape[0]):
-            slope += counts[k] * weights[k] / (1.0 + 2.0 * weights[k] * t)
-        if slope > q:
-            low = middle
-        else:
-            high = middle
-    return exp((low + high) / 2.0)
+def root(weights, counts, q, left):
+    """Return the distance from 0 of the saddlepoint t of exp(K(t))/t, which solves K'(t) = 1/t, K(t) = log E exp(t Q) - t q.
 
-
-@kernel
-def right_root(weights, counts, q):
-    """Return t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q, in (0, 1/2); s lies between 1/(q + 4) and 1."""
-    low, high = -log(q + 4.0), 0.0
+    For q below the mean it is T = -t with sum w/(1 + 2 w T) + 1/T = q, between 1/q and (n/2 + 1)/q.  For q above the mean it is
+    t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q, in (0, 1/2); s lies between 1/(q + 4) and 1.
+    """
+    # The logarithm, of T or of s, is halved, because roots lie many powers of ten apart.
+    low, high = (-log(q), log(counts.sum() / 2.0 + 1.0) - log(q)) if left else (-log(q + 4.0), 0.0)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
         s = exp(middle)
         # -1/t = 2/(s - 1) and 1 - 2 w t = 1 - w + w s, because t = (1 - s)/2.
-        slope = 2.0 / expm1(middle)
+        slope = 1.0 / s if left else 2.0 / expm1(middle)
         for k in range(weights.shape[0]):
-            slope += counts[k] * weights[k] / (1.0 - weights[k] + weights[k] * s)
+            slope += counts[k] * weights[k] / (1.0 + 2.0 * weights[k] * s if left else 1.0 - weights[k] + weights[k] * s)
         if slope > q:
             low = middle
         else:
             high = middle
-    return -expm1((low + high) / 2.0) / 2.0
+    middle = (low + high) / 2.0
+    return exp(middle) if left else -expm1(middle) / 2.0
 
 
 @kernel
@@ -132,7 +119,7 @@ def integrate(weights, counts, q, lower, upper, density):
             mean += counts[law, k] * weights[law, k]
         left = q[law] < mean
         sign = -1.0 if left else 1.0
-        distance = left_root(weights[law], counts[law], q[law]) if left else right_root(weights[law], counts[law], q[law])
+        distance = root(weights[law], counts[law], q[law], left)
         # K(t) = -sum n_k/2 log(1 - 2 w_k t) - t q at the saddlepoint, and its derivatives, in units of its distance from 0.
         second, third, peak = 1.0, -2.0 * sign, -sign * distance * q[law]
         for k in range(weights.shape[1]):
