@@ -101,3 +101,11 @@ def test_each_multiset_has_a_line_of_its_own():
         counts = multisets(n_values, group_size)
         lines = multiset_lines(counts, advantage_table(kernel, tuple(map(float, range(n_values))), group_size, UNREAD).ranks)
         assert sorted(lines) == list(range(len(counts)))
+
+
+def test_a_table_is_made_of_what_it_knows_where_it_is_small():
+    values, one, many = (0.0, 1.0), ((0.5,),) * 3, ((0.5,) * 1009,) * 3
+    oracle, left_out = (gt.estimators()[name].advantage for name in ("oracle", "optimal_loo"))
+    assert advantage_table(oracle, values, 64, one).advantages.shape == (1, 65, 2)
+    assert advantage_table(oracle, values, 64, many) is None  # 1,009 prompts, 65 groups, 64 responses are above 2^22
+    assert advantage_table(left_out, values, 4, one) is None

@@ -89,8 +89,8 @@ def log_volume(weights: Array, counts: Array) -> Array:
 def root(weights, counts, q, left):
     """Return the distance from 0 of the saddlepoint t of exp(K(t))/t, which solves K'(t) = 1/t, K(t) = log E exp(t Q) - t q.
 
-    For q below the mean it is T = -t with sum w/(1 + 2 w T) + 1/T = q, between 1/q and (n/2 + 1)/q.  For q above the mean it is
-    t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q, in (0, 1/2); s lies between 1/(q + 4) and 1.
+    Below the mean, where `left`, it is T = -t with sum w/(1 + 2 w T) + 1/T = q.  T lies between 1/q and (n/2 + 1)/q.  Above the
+    mean it is t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q.  There s lies between 1/(q + 4) and 1.
     """
     # The logarithm, of T or of s, is halved, because roots lie many powers of ten apart.
     low, high = (-log(q), log(counts.sum() / 2.0 + 1.0) - log(q)) if left else (-log(q + 4.0), 0.0)
