@@ -333,7 +333,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike | None = None, *, low:
     point = _binary_point(problem, theta)
     p = point.moments.value
     sizes, successes = [low] * (low - 1), list(range(1, low))
-    chances = list(binomial(np.arange(1, low), low, p).T)
+    chances = list(_binomial(np.arange(1, low), low, p).T)
     for n in range(low + 1, high + 1):
         sizes += [n, n]
         successes += [n - 1, 1]
@@ -392,7 +392,7 @@ def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int,
                 f"problem, low and rounds must make at most {MOST_STATES:,} states in a round, got {shown}: "
                 "take fewer prompts, responses or rounds"
             )
-        laws = binomial(np.arange(more + 1), more, p).tolist()
+        laws = _binomial(np.arange(more + 1), more, p).tolist()
         grown: dict[tuple[int, ...], float] = {}
         for state, chance in states.items():
             sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
@@ -414,7 +414,7 @@ def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int,
     return StoppedGroups(chances @ sizes, chances @ spreads, products, chances @ powers, point)
 
 
-def binomial(counts: Integers, n: int, p: Array) -> Array:
+def _binomial(counts: Integers, n: int, p: Array) -> Array:
     """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
     from scipy.stats import binom  # slow to import, and seldom wanted
 
