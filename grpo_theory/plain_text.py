@@ -33,18 +33,20 @@ def plain(text: str) -> str:
     '1 - C(n - c, k)/C(n, k)'
     """
     text = re.sub(r"([^\s.,;:])\$\$(\s+[A-Z])", r"\1.$$\2", text)
-    return " ".join(_FORMULA.sub(lambda found: _Formula(found[1] or found[2]).read(), text).split())
+    return " ".join(_FORMULA.sub(lambda found: _Formula(_tokens(found[1] or found[2])).read(), text).split())
+
+
+def _tokens(formula: str) -> list[str]:
+    """Return the tokens of a formula: the Hessian by its name, and words as they stand in braces, with their spaces."""
+    formula = re.sub(r"\\nabla\^2", r"\\Hess ", formula)
+    return _TOKEN.findall(re.sub(r"(\\text\{)([^{}]*)\}", lambda found: found[1] + found[2].replace(" ", r"\ ") + "}", formula))
 
 
 class _Formula:
     """A formula that is read from left to right; what was last decides where spaces stand."""
 
-    def __init__(self, text: str) -> None:
-        # The Hessian by its name, and words as \mathrm and \text have them in braces, with their spaces.
-        text = re.sub(r"\\nabla\^2", r"\\Hess ", text)
-        text = re.sub(r"(\\text\{)([^{}]*)\}", lambda found: found[1] + found[2].replace(" ", r"\ ") + "}", text)
-        self.tokens = _TOKEN.findall(text)
-        self.out, self.last = "", "operator"
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens, self.out, self.last = tokens, "", "operator"
 
     def read(self) -> str:
         """Return all of it."""
@@ -56,7 +58,9 @@ class _Formula:
         if token in _SPACES:
             self.out += " "
         elif token in "_^":
-            script = _script(self._argument())
+            script = re.sub(r" ?(->|[-+=<>,:]) ?", r"\1", self._argument())
+            if not re.fullmatch(r"\w+|[-+*]|-\d+", script):  # its end would not be seen
+                script = f"{{{script}}}"
             self._add(script if script == "*" else token + script, "name")
         elif token in (r"\left", r"\right"):
             if self.tokens[0] == "|":
@@ -122,12 +126,4 @@ class _Formula:
                 inner.append(self.tokens.pop(0))
                 depth += (inner[-1] == "{") - (inner[-1] == "}")
             inner.pop()
-        part = _Formula("")
-        part.tokens = inner
-        return part.read()
-
-
-def _script(text: str) -> str:
-    """Return a sub- or superscript without spaces at its operators, in braces where its end would not be seen."""
-    text = re.sub(r" ?(->|[-+=<>,:]) ?", r"\1", text)
-    return text if re.fullmatch(r"\w+|[-+*]|-\d+", text) else f"{{{text}}}"
+        return _Formula(inner).read()

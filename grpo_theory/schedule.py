@@ -122,8 +122,6 @@ def as_steps(name: str, value: ArrayLike, n: int) -> Array:
             f"{name} must be a schedule or an array of {n} steps, got {value:g}: gt.Constant({value:g}) has steps of one size"
         )
     steps = as_real_array(name, value, 1)
-    if steps.size == 0:
-        raise ValueError(f"{name} must have {n} steps, got none: give one for each update, as gt.Constant(0.1) does")
     check_shape(name, steps, (n,), "(steps,)")
     if steps.min() <= 0.0:
         where = int(np.argmin(steps))

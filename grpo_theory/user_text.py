@@ -24,11 +24,8 @@ def printable(text: object, longest: int | None = LONGEST) -> str:
     left out. A path is kept whole, because it must be found.
     """
     whole = str(text)
-    longest = None if isinstance(text, Path) else longest
-    if longest is not None and len(whole) > longest:
+    if longest is not None and not isinstance(text, Path) and len(whole) > longest:
         whole = f"{whole[: longest // 2]} ... {whole[-(longest // 2) :]}"
-    if whole.isprintable():
-        return whole
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in whole)
 
 

@@ -5,7 +5,7 @@ import math
 import numbers
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,6 +62,7 @@ ROUNDING = 1e-14
 """The variation of numbers, relative to their size, that counts as rounding."""
 
 MADE_BY = {
+    "Policy": "gt.TokenTree(...) or problem.policy makes",
     "Problem": "gt.Problem(bandit, policy) or gt.gallery.problem(name) makes",
     "Point": "problem.at(theta) makes",
     "Moments": "gt.moments(problem, theta) makes",
@@ -89,11 +90,8 @@ class ArgumentError(ValueError):
     """
 
     def __init__(self, *parts: str) -> None:
-        super().__init__(*parts)
+        super().__init__("".join(parts))
         self.parts = parts
-
-    def __str__(self) -> str:
-        return "".join(self.parts)
 
     def renamed(self, names: Mapping[str, str]) -> str:
         """Return the message with other names for its arguments, those that are not listed under their own."""
@@ -102,13 +100,9 @@ class ArgumentError(ValueError):
 
 def typed(function: Function) -> Function:
     """Check the arguments that are annotated with a class of `MADE_BY`: another kind is a TypeError that says how to make one."""
-    parameters = inspect.signature(function, eval_str=True).parameters
-    wanted = {
-        name: parameter.annotation
-        for name, parameter in parameters.items()
-        if inspect.isclass(parameter.annotation) and parameter.annotation.__name__ in MADE_BY
-    }
-    names = list(parameters)
+    names = list(inspect.signature(function).parameters)
+    kinds = {name: getattr(kind, "__name__", kind) for name, kind in function.__annotations__.items()}
+    wanted = {name: function.__globals__[kind] for name, kind in kinds.items() if kind in MADE_BY and name in names}
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -207,19 +201,20 @@ def as_numbers(name: str, value: ArrayLike, wanted: str = "a real number or an a
         raise ValueError(f"{name} must be {wanted}: {error}") from None
 
 
+def first_of(bad: Flags) -> tuple[int, ...] | None:
+    """Return the index of the first entry that is marked, if one is."""
+    return tuple(int(i) for i in np.argwhere(bad)[0]) if bad.any() else None
+
+
 def check_finite(name: str, array: Array) -> None:
     """Raise if an entry is NaN or infinite, naming the first."""
-    bad = ~np.isfinite(array)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+    if (where := first_of(~np.isfinite(array))) is not None:
         raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
 
 
 def check_within(name: str, array: Array, low: float, high: float) -> None:
     """Raise if an entry lies outside [low, high], naming the first."""
-    bad = (array < low) | (array > high)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+    if (where := first_of((array < low) | (array > high))) is not None:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {array[where]:g} at index {where}")
 
 
@@ -249,9 +244,7 @@ def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:
         array = np.where(close & (array.min(axis=-1, keepdims=True) >= 0.0), array / np.where(close, total, 1.0), array)
     check_within(name, array, 0.0, 1.0)
     total = array.sum(axis=-1)
-    bad = np.abs(total - 1.0) > SUM_TOLERANCE
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+    if (where := first_of(np.abs(total - 1.0) > SUM_TOLERANCE)) is not None:
         place = f" at index {where}" if where else ""
         raise ValueError(f"{name} must sum to 1 along the last axis, got a sum of {total[where]:.12g}{place}")
     return array
@@ -267,19 +260,10 @@ def as_count(name: str, value: int, minimum: int = 1) -> int:
     """Return `value` as an int of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {minimum}, got {value!r}")
-    if value < minimum:
-        raise ArgumentError(Argument(name), f" must be at least {minimum}, got {value}")
-    if value > MOST:
-        raise ArgumentError(Argument(name), f" must be at most {MOST}, got {value}")
+    for wrong, must in ((value < minimum, f"at least {minimum}"), (value > MOST, f"at most {MOST}")):
+        if wrong:
+            raise ArgumentError(Argument(name), f" must be {must}, got {value}")
     return int(value)
-
-
-def as_positive(name: str, value: float) -> float:
-    """Return `value` as a finite float above zero."""
-    number = as_number(name, value, "a number above 0")
-    if not 0.0 < number < np.inf:
-        raise ArgumentError(Argument(name), f" must be finite and above 0, got {value}")
-    return number
 
 
 def as_number(name: str, value: float, wanted: str = "a number") -> float:
@@ -292,20 +276,22 @@ def as_number(name: str, value: float, wanted: str = "a number") -> float:
         return np.inf if value > 0 else -np.inf
 
 
-def as_not_negative(name: str, value: float) -> float:
-    """Return `value` as a finite float of at least zero."""
-    number = as_number(name, value, "a number of at least 0")
-    if not 0.0 <= number < np.inf:
-        raise ArgumentError(Argument(name), f" must be finite and at least 0, got {value}")
+def as_number_within(wanted: str, must: str, low: float, high: float, name: str, value: float) -> float:
+    """Return `value` as a float from `low` to before `high`; messages say what is wanted, and what must be."""
+    number = as_number(name, value, wanted)
+    if not low <= number < high:
+        raise ArgumentError(Argument(name), f" must {must}, got {value}")
     return number
 
 
-def as_fraction(name: str, value: float) -> float:
-    """Return `value` as a float strictly between 0 and 1."""
-    number = as_number(name, value, "a number strictly between 0 and 1")
-    if not 0.0 < number < 1.0:
-        raise ArgumentError(Argument(name), f" must lie strictly between 0 and 1, got {value}")
-    return number
+SMALLEST = float(np.nextafter(0.0, 1.0))
+as_positive = partial(as_number_within, "a number above 0", "be finite and above 0", SMALLEST, np.inf)
+"""Return a value as a finite float above zero, from the name of its argument and the value."""
+as_not_negative = partial(as_number_within, "a number of at least 0", "be finite and at least 0", 0.0, np.inf)
+"""Return a value as a finite float of at least zero."""
+_BETWEEN = "strictly between 0 and 1"
+as_fraction = partial(as_number_within, f"a number {_BETWEEN}", f"lie {_BETWEEN}", SMALLEST, 1.0)
+"""Return a value as a float strictly between 0 and 1."""
 
 
 def as_generator(rng: Rng | None) -> np.random.Generator:

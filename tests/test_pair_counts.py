@@ -31,7 +31,7 @@ def test_pairs_are_those_of_listed_responses():
                 break
         # A response that ends early is met once for each way in which the tokens after its end are written.
         chance /= 3.0 ** (5 - len(taken))
-        law = point.state_rewards.state_probabilities[state]
+        law = point.bandit.state_probabilities[state]
         for i, (s, v) in enumerate(taken):
             for other, w in taken[i + 1 :]:
                 if other == s:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.problem.logits import HeadMap, LogitMap, TabularMap, single_tokens
+from grpo_theory.problem.logits import HeadMap, LogitMap, Paths, TabularMap
 
 SIZES = {"batch_size": 4, "group_size": 4}
 DRAWN = {"rng": 0, "workers": 1}
@@ -71,7 +71,7 @@ def test_what_must_be_dense_is_refused_with_its_size_and_what_to_do(what):
 TREE = gt.TokenTree(3, 3, 3, end_token=0).paths
 
 
-@pytest.mark.parametrize("paths", [single_tokens(5), TREE], ids=["bandit", "tree"])
+@pytest.mark.parametrize("paths", [Paths(np.arange(5)[:, None], 5), TREE], ids=["bandit", "tree"])
 @pytest.mark.parametrize("width", [0, 4])
 @pytest.mark.parametrize("sharpness", [1.0, 40.0])
 def test_norms_of_scores_without_their_table(paths, width, sharpness):

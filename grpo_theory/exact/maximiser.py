@@ -365,7 +365,7 @@ def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
     identifiable = eigenvalues > RANK_TOLERANCE * scale
     flat, point = eigenvectors[:, ~identifiable], problem.at(theta)
     if isinstance(point, ChainPoint):
-        tokens, size = point.state_probabilities, point.chain.vocabulary_size
+        tokens, size = point.state_probabilities, point.policy.vocabulary_size
     else:
         tokens, size = point.token_probabilities, problem.policy.paths.vocabulary_size
     # A flat direction that moves the uniform policy and no longer moves this one is flat because the policy is deterministic.

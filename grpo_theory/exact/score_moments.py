@@ -365,7 +365,7 @@ MOST_PAIRS = 1 << 20
 
 def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> list[ScoreMoments]:
     """Return the score moments by reward."""
-    chain, drawn = current.chain, sampler.state_probabilities
+    chain, drawn = current.policy, sampler.state_probabilities
     read = [name for field, name in _UNREADABLE.items() if field in estimator.advantage.reads]
     if chain.lengths.size == 1 and "lengths" in read:
         read.remove("lengths")

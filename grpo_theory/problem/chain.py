@@ -32,6 +32,8 @@ class StateNetworkMap(SmoothMap):
         Which of the S V logits each edge of a prompt has: those of a chain are all of them, the same for each prompt.
     """
 
+    learns_features = True
+
     def __init__(self, network: TwoLayerMap, edges: Integers) -> None:
         self.network, self.edges = network, edges
         (self.n_prompts, self.n_logits), self.dimension = edges.shape, network.dimension
@@ -100,7 +102,8 @@ class TokenChain(Policy):
     ends : ndarray of bool, shape (S, V)
         Whether a response ends with a token, whatever its length so far.
     starts : ndarray of int64, shape (M,)
-    horizon : int
+    horizon, n_states, vocabulary_size : int
+        T, and the numbers S of states and V of tokens.
 
     Raises
     ------
@@ -140,7 +143,7 @@ class TokenChain(Policy):
         network: TwoLayerSoftmax | None = None,
     ) -> None:
         self.transitions = _as_states("transitions", transitions, 2)
-        n_states, vocabulary_size = self.transitions.shape
+        self.n_states, self.vocabulary_size = n_states, vocabulary_size = self.transitions.shape
         self.horizon = as_count("horizon", horizon)
         if self.horizon > LONGEST:
             raise ValueError(f"horizon must be at most {LONGEST:,} tokens, got {horizon:,}")
@@ -193,32 +196,6 @@ class TokenChain(Policy):
             edges = np.broadcast_to(np.arange(self.transitions.size), (self.starts.size, self.transitions.size))
             self._set_map(StateNetworkMap(network.network, edges))
             self.largest_parameter = network.largest_parameter
-
-    def starting_point(self) -> Array:
-        """Return zeros, shape (d,); raise if features are learned, because a network must be given a start.
-
-        Examples
-        --------
-        >>> import grpo_theory as gt
-        >>> gt.TokenChain([[0, 1], [1, 0]], horizon=3).starting_point()
-        array([0., 0., 0., 0.])
-        """
-        if not self.is_linear:
-            raise ValueError(
-                f"theta must be given for {self!r}, whose features are learned: at zeros all its gradients vanish, and training "
-                "stays there. Draw a start with the start(rng=...) of its network"
-            )
-        return super().starting_point()
-
-    @property
-    def n_states(self) -> int:
-        """The number of states S."""
-        return self.transitions.shape[0]
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of tokens V."""
-        return self.transitions.shape[1]
 
     @property
     def paths(self) -> Paths:  # type: ignore[override]

@@ -68,25 +68,18 @@ class ChainPoint(Point):
     [-0.762, 0.762, -0.762, 0.762]
     """
 
-    @property
-    def chain(self) -> TokenChain:
-        """The policy."""
-        return self.policy  # type: ignore[return-value]
-
-    @property
-    def state_rewards(self) -> StateRewards:
-        """The rewards."""
-        return self.bandit  # type: ignore[return-value]
+    bandit: StateRewards
+    policy: TokenChain
 
     @cached_array
     def tangent(self) -> SharedMap:
         """Phi: the derivatives of the logits here, which all prompts share."""
-        return self.chain.logit_map.at(self.theta)
+        return self.policy.logit_map.at(self.theta)
 
     @cached_array
     def state_log_probabilities(self) -> Array:
         """Log probability of each token in each state, shape (S, V)."""
-        return self.chain.token_log_probabilities(self.theta)
+        return self.policy.token_log_probabilities(self.theta)
 
     @cached_array
     def state_probabilities(self) -> Array:
@@ -108,10 +101,10 @@ class ChainPoint(Point):
     def walk(self, weights: Array, shares: Array) -> Walk:
         """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
         # No token is drawn in states in which responses end; arrays are as compiled code wants them.
-        final = self.chain.final[:, None]
-        nexts = np.where(final, 0, self.chain.transitions)
-        law = np.ascontiguousarray(self.state_rewards.state_probabilities)
-        weights, ends = np.where(final, 0.0, weights), self.chain.ends.astype(np.int64)
+        final = self.policy.final[:, None]
+        nexts = np.where(final, 0, self.policy.transitions)
+        law = np.ascontiguousarray(self.bandit.state_probabilities)
+        weights, ends = np.where(final, 0.0, weights), self.policy.ends.astype(np.int64)
         return Walk(nexts, ends, weights, np.ascontiguousarray(shares), law)
 
     def suffix_sums(self, walk: Walk, gains: Array) -> SuffixSums:
@@ -136,8 +129,8 @@ class ChainPoint(Point):
         asked = tuple(table.tobytes() for table in (weights, squares, gains, shares))
         if asked in self._kept:
             return self._kept[asked]
-        share = shares[self.chain.lengths[0]]
-        if share != 1.0 and (shares[self.chain.lengths] == share).all():
+        share = shares[self.policy.lengths[0]]
+        if share != 1.0 and (shares[self.policy.lengths] == share).all():
             # If all a(L) are one number a, it is a factor a of first moments and a^2 of second ones (docs/derivations.md,
             # section 15.1).
             plain = self.score_sums(weights, squares, gains, self.unit_shares)
@@ -146,8 +139,8 @@ class ChainPoint(Point):
         # For the ratio of whole responses k is p_0 p/p_0 = p in first moments and p^2/p_0 in second ones (docs/derivations.md,
         # section 15.1).
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
-        starts, suffix_sums = self.chain.starts, self.suffix_sums(second, gains)
-        alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
+        starts, suffix_sums = self.policy.starts, self.suffix_sums(second, gains)
+        alike = np.array_equal(weights, squares) and (shares[self.policy.lengths] == 1.0).all()
         mass = suffix_sums.mass if alike else chances_to_come(first)
         edges = edge_mass(first, mass, starts)
         found = ScoreSums(mass[0, starts], self._means(edges, gains), suffix_sums.product[starts], edges)
@@ -168,12 +161,12 @@ class ChainPoint(Point):
     def n_pairs(self) -> int:
         """How many numbers `pair_counts` has."""
         n_states, n_tokens = self.state_probabilities.shape
-        return self.chain.starts.size * self.bandit.values.size * n_states * n_tokens**2
+        return self.policy.starts.size * self.bandit.values.size * n_states * n_tokens**2
 
     @cached_property
     def pair_counts(self) -> PairCounts:
         """How often responses take two tokens in one state, as the policy draws them."""
-        return pair_counts(self.walk(self.state_probabilities, self.unit_shares), self.chain.starts)
+        return pair_counts(self.walk(self.state_probabilities, self.unit_shares), self.policy.starts)
 
     def sums_of_drawn(self, sampler: "ChainPoint", gains: Array) -> ScoreSums:
         """Return `score_sums` of responses that another point draws, with shares of 1, where logits are free in each state."""
@@ -191,14 +184,14 @@ class ChainPoint(Point):
     def reached(self) -> Flags:
         """Whether a token may be drawn in each state, shape (S,)."""
         walk = self.walk(self.state_probabilities, self.unit_shares)
-        return visits(walk, self.chain.starts).any(axis=(0, 1)) & ~self.chain.final
+        return visits(walk, self.policy.starts).any(axis=(0, 1)) & ~self.policy.final
 
     @property
     def value(self) -> Array:
         """E[Z | x], shape (M,): of all that is carried the least."""
         walk = self.walk(self.state_probabilities, self.unit_shares)
         # E[Z | x] = sum_z z H_0(s_1, z), because H_0 = P(Z = z) (docs/derivations.md, section 15.1).
-        return chances_to_come(walk)[0, self.chain.starts] @ self.bandit.values
+        return chances_to_come(walk)[0, self.policy.starts] @ self.bandit.values
 
     @cached_array
     def own_sums(self) -> ScoreSums:
@@ -209,13 +202,13 @@ class ChainPoint(Point):
     @property
     def unit_shares(self) -> Array:
         """Shares of 1, whatever the length, shape (T + 1,)."""
-        return np.ones(self.chain.horizon + 1)
+        return np.ones(self.policy.horizon + 1)
 
     @cached_array
     def moments(self) -> Moments:
         """Exact moments of reward and score, by recursion over the tokens."""
         sums, values, logit_map = self.own_sums, self.bandit.values, self.tangent
-        weights, powers = self.bandit.prompt_weights, sums.products[..., 0, 0]
+        weights, powers, scores = self.bandit.prompt_weights, sums.products[..., 0, 0], self._blocks[0]
         value = sums.mass @ values
         centred = less_mean(values, sums.mass)
         # c(x) = sum_z (z - V) E[c 1(Z = z)], because E[c | x] = 0 (docs/derivations.md, section 15.1).
@@ -230,18 +223,12 @@ class ChainPoint(Point):
             score_squared_norm=powers.sum(axis=1),
             score_reward_squared_norm=(powers * values).sum(axis=1),
             oracle_squared_norm=(powers * centred**2).sum(axis=1),
-            magnitude=self._token_magnitude,
+            # ||W|| <= sum_t ||w_t||, so that E[||W|| |Z - V|] is at most sum_z |z - V| E[sum_t ||w_t|| 1(Z = z)].
+            magnitude=lambda: (np.abs(centred) * (sums.edges * np.sqrt((scores**2).sum(axis=-1))).sum(axis=(2, 3))).sum(axis=1),
             score_norm_variance=self._norm_variance,
             logit_map=logit_map,
-            terms=self.chain.horizon,
+            terms=self.policy.horizon,
         )
-
-    def _token_magnitude(self) -> Array:
-        """Return `Moments.magnitude`, with the lengths of the scores of a response's tokens added up."""
-        sums, lengths = self.own_sums, np.sqrt((self._blocks[0] ** 2).sum(axis=-1))
-        # ||W|| <= sum_t ||w_t||, so that E[||W|| |Z - V|] is at most sum_z |z - V| E[sum_t ||w_t|| 1(Z = z)].
-        centred = np.abs(less_mean(self.bandit.values, sums.mass))
-        return (centred * (sums.edges * lengths).sum(axis=(2, 3))).sum(axis=1)
 
     def _norm_variance(self) -> Array:
         """Return Var(||W||^2 | x), shape (M,): the matrix E[W W'] is carried along, whose size says what can be done."""
@@ -260,8 +247,8 @@ class ChainPoint(Point):
         # Of W, the scores still to come: E||W||^2, E[W W'], E[||W||^2 W] and E||W||^4, from each state; E W is 0.
         power, form = np.zeros(n_states), np.zeros((n_states, width, width))
         third, fourth = np.zeros((n_states, width)), np.zeros(n_states)
-        for t in range(self.chain.horizon, 0, -1):
-            goes_on = np.where((walk.ends != 0) | (t == self.chain.horizon), 0.0, 1.0)
+        for t in range(self.policy.horizon, 0, -1):
+            goes_on = np.where((walk.ends != 0) | (t == self.policy.horizon), 0.0, 1.0)
             q, e = (goes_on * one[walk.nexts] for one in (power, fourth))
             a, c = goes_on[..., None, None] * form[walk.nexts], goes_on[..., None] * third[walk.nexts]
             turned = np.einsum("svij,svj->svi", a, x)
@@ -276,7 +263,7 @@ class ChainPoint(Point):
             third = (p[..., None] * lean).sum(axis=1)
             form = (p[..., None, None] * (outer + a)).sum(axis=1)
             power = (p * (squares + q)).sum(axis=1)
-        starts = self.chain.starts
+        starts = self.policy.starts
         return np.maximum(fourth[starts] - power[starts] ** 2, 0.0)
 
     def score_matrices(self, weights: Array, gains: Array, shares: Array, coefficients: Array) -> Array:
@@ -297,11 +284,11 @@ class ChainPoint(Point):
         x[states, :, states] = less_mean(np.eye(n_tokens), self.state_probabilities[:, :, None], axis=1)
         x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
         walk = self.walk(weights, shares)
-        here, mass = visits(walk, self.chain.starts), chances_to_come(walk)
+        here, mass = visits(walk, self.policy.starts), chances_to_come(walk)
         matrices = np.zeros((n_prompts, size, size))
         mean = np.zeros((n_states, n_rewards, n_features, size))
-        for t in range(self.chain.horizon, 0, -1):
-            ended = (walk.ends != 0) | (t == self.chain.horizon)
+        for t in range(self.policy.horizon, 0, -1):
+            ended = (walk.ends != 0) | (t == self.policy.horizon)
             to_come = walk.after(t, mass)
             later = np.where(ended[..., None, None, None], 0.0, mean[walk.nexts])
             taken = (here[:, t - 1, :, None] * walk.weights).reshape(n_prompts, size)
@@ -318,12 +305,12 @@ class ChainPoint(Point):
 
     def fisher_matrices(self, probabilities: Array) -> Array:
         """Return E[c c'] of a policy's probabilities of tokens (S, V), shape (M, D, D): visits times diag(p) - p p'."""
-        shape = self.chain.n_prompts, probabilities.size, probabilities.size
+        shape = self.policy.n_prompts, probabilities.size, probabilities.size
         check_room("the second moments of each prompt", shape, "gradient_mse does without")
         walk = self.walk(probabilities, self.unit_shares)
         # E[c_t | the tokens before] = 0, so that E[c c'] = sum_t E[c_t c_t'] = sum_s visits(s) (diag p - p p')
         # (docs/derivations.md, section 15.1).
-        return state_matrices(visits(walk, self.chain.starts).sum(axis=1), probabilities)
+        return state_matrices(visits(walk, self.policy.starts).sum(axis=1), probabilities)
 
     def hessian_matrices(self) -> Array:
         """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""
@@ -333,7 +320,7 @@ class ChainPoint(Point):
         # H = sum_z (z - V) E[c c' 1(Z = z)] - sum_s (sum_zv (z - V) E_z(s, v)) (diag p - p p').
         # The masses E_z(s, v) are edges (docs/derivations.md, sections 5 and 15.1).
         matrices = self.score_matrices(probabilities, ones, self.unit_shares, lead[:, :, None, None])
-        edges = edge_mass(walk, chances_to_come(walk), self.chain.starts)
+        edges = edge_mass(walk, chances_to_come(walk), self.policy.starts)
         return matrices - state_matrices(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
 
 

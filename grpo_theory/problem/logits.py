@@ -1,7 +1,7 @@
 """Logits: the tree of prefixes, which has one an edge and whose paths are responses, and how parameters become them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -28,6 +28,12 @@ class Paths:
         The edge that each token of each response takes; -1 beyond the response's end.
     vocabulary_size : int
         V.
+    n_responses, horizon, n_logits : int
+        K, the length T of the longest response, and the number of edges D, a multiple of V.
+    taken : ndarray of bool, shape (K, T)
+        Whether a response has a token at each position.
+    lengths : ndarray of int64, shape (K,)
+        The numbers of tokens.
 
     Raises
     ------
@@ -62,6 +68,11 @@ class Paths:
 
     edges: Integers
     vocabulary_size: int
+    n_responses: int = field(init=False)
+    horizon: int = field(init=False)
+    n_logits: int = field(init=False)
+    taken: Flags = field(init=False)
+    lengths: Integers = field(init=False)
 
     def __post_init__(self) -> None:
         try:
@@ -70,8 +81,10 @@ class Paths:
             raise ValueError(f"edges must be an array of integers of shape (K, T): {error}") from None
         if edges.ndim != 2 or edges.size == 0 or edges.dtype.kind not in "iu":
             raise ValueError(f"edges must be an array of integers of shape (K, T), got shape {edges.shape} and {edges.dtype}")
-        object.__setattr__(self, "edges", read_only(np.array(edges, dtype=np.int64, order="C")))
-        as_count("vocabulary_size", self.vocabulary_size)
+        edges, size = read_only(np.array(edges, dtype=np.int64, order="C")), as_count("vocabulary_size", self.vocabulary_size)
+        taken, n_logits = read_only(edges >= 0), int(edges.max()) // size * size + size
+        vars(self).update(edges=edges, taken=taken, lengths=read_only(taken.sum(axis=1)), n_logits=n_logits)
+        vars(self).update(n_responses=edges.shape[0], horizon=edges.shape[1])
         if not self.taken[:, 0].all() or (self.taken[:, 1:] & ~self.taken[:, :-1]).any():
             raise ValueError("edges must be -1 beyond a response's end and nowhere else")
         before = np.pad(self.edges[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
@@ -82,31 +95,6 @@ class Paths:
             raise ValueError("edges must make a tree in which every edge leads on to one prefix or ends one response")
         if self.horizon == 1 and not np.array_equal(last, leading):
             raise ValueError(f"edges must be 0 to V - 1 = {self.vocabulary_size - 1} in this order for responses of one token")
-
-    @property
-    def n_responses(self) -> int:
-        """The number of responses K."""
-        return self.edges.shape[0]
-
-    @property
-    def horizon(self) -> int:
-        """The length T of the longest response."""
-        return self.edges.shape[1]
-
-    @cached_property
-    def n_logits(self) -> int:
-        """The number of edges D, a multiple of V."""
-        return int(self.edges.max()) // self.vocabulary_size * self.vocabulary_size + self.vocabulary_size
-
-    @cached_array
-    def taken(self) -> Flags:
-        """Whether a response has a token at each position, shape (K, T)."""
-        return self.edges >= 0
-
-    @cached_array
-    def lengths(self) -> Integers:
-        """The numbers of tokens, shape (K,)."""
-        return self.taken.sum(axis=1)
 
     @cached_property
     def tokens(self) -> tuple[tuple[int, ...], ...]:
@@ -262,11 +250,6 @@ def less_mean(values: Array, probabilities: Array, axis: int = -1) -> Array:
     return apart - (probabilities * apart).sum(axis=axis, keepdims=True)
 
 
-def single_tokens(n_responses: int) -> Paths:
-    """Return the paths of a bandit: every response is one token."""
-    return Paths(np.arange(n_responses, dtype=np.int64)[:, None], n_responses)
-
-
 LARGEST_DIMENSION = 4096
 """Matrices of shape (d, d) are not formed for more parameters of a structured map."""
 
@@ -306,10 +289,12 @@ class SmoothMap(ABC):
     n_prompts: int
     n_logits: int
     dimension: int
+    learns_features = False
+    """Whether all gradients vanish at zeros, as those of a network do."""
 
     @abstractmethod
     def logits(self, theta: Array) -> Array:
-        """Return the logits, shape (..., M, D), for theta of shape (..., d)."""
+        """Return the logits, shape (..., M, D), for theta of shape (..., d); Phi theta if they are linear."""
 
     @abstractmethod
     def at(self, theta: Array) -> "LogitMap":
@@ -346,10 +331,6 @@ class LogitMap(SmoothMap):
     >>> phi.at(np.zeros(2)) is phi, phi.bend(np.zeros(2), logit_gradients) is None  # a linear map does not bend
     (True, True)
     """
-
-    @abstractmethod
-    def logits(self, theta: Array) -> Array:
-        """Return Phi theta, shape (..., M, D), for theta of shape (..., d)."""
 
     def at(self, theta: Array) -> Self:
         """Return the map itself: its derivatives are the same everywhere."""

@@ -161,9 +161,6 @@ class Objective:
         r, s = rank - 1, draws - rank
         scale = np.exp(gammaln(draws + 1.0) - gammaln(rank) - gammaln(s + 1.0))
 
-        def power(x: Array, k: int) -> Array:
-            return x**k if k >= 0 else np.zeros_like(x)
-
         # E Z_(r) = z_L - sum_{l<L} (z_{l+1} - z_l) P(Z_(r) <= z_l), the last a beta law's distribution function at F_l.
         def value(values: Array, law: Array) -> Array:
             below = np.clip(np.cumsum(law, axis=-1)[..., :-1], 0.0, 1.0)
@@ -175,7 +172,7 @@ class Objective:
 
         def curvature(values: Array, law: Array) -> Array:
             x = np.cumsum(law, axis=-1)[..., :-1]
-            bent = scale * (r * power(x, r - 1) * (1.0 - x) ** s - s * x**r * power(1.0 - x, s - 1))
+            bent = scale * (r * x ** max(r - 1, 0) * (1.0 - x) ** s - s * x**r * (1.0 - x) ** max(s - 1, 0))
             by_value = _later(-np.diff(values) * bent)
             larger = np.maximum.outer(np.arange(len(values)), np.arange(len(values)))
             return by_value[..., larger]  # F_l depends on q_i and q_j where l is at least both

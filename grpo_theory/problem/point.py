@@ -303,13 +303,10 @@ class Point:
             score_squared_norm=score_squared_norm,
             score_reward_squared_norm=covariance + score_squared_norm * value,
             oracle_squared_norm=np.einsum("mo,mo,mo->m", p, norms, centred**2),
-            magnitude=lambda: self._magnitude(p * np.sqrt(norms), rewards, centred),
+            # A penalty has been rounded, however near to its mean the reward less it may be.
+            magnitude=lambda: np.einsum(
+                "mo,mo->m", p * np.sqrt(norms), np.maximum(np.abs(centred), 0.0 if self.kl is None else np.abs(rewards))
+            ),
             score_norm_variance=lambda: norm_variance,
             logit_map=logit_map,
         )
-
-    def _magnitude(self, lengths: Array, rewards: Array, centred: Array) -> Array:
-        """Return `Moments.magnitude`, for the chances of outcomes times the lengths of their scores (M, O)."""
-        # A penalty has been rounded, however near to its mean the reward less it may be.
-        rounded = centred if self.kl is None else np.maximum(np.abs(centred), np.abs(rewards))
-        return np.einsum("mo,mo->m", lengths, np.abs(rounded))

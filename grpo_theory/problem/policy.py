@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.problem.logits import FeatureMap, HeadMap, LogitMap, Paths, SmoothMap, TabularMap, single_tokens
+from grpo_theory.problem.logits import FeatureMap, HeadMap, LogitMap, Paths, SmoothMap, TabularMap
 from grpo_theory.validation import (
     Array,
     Integers,
@@ -45,6 +46,8 @@ class Policy:
     ----------
     n_prompts, n_logits, dimension : int
         The numbers of prompts M, of logits D at each prompt, and of parameters d.
+    lengths : ndarray of int64, shape (K,)
+        The numbers of tokens of the responses.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class Policy:
     """
 
     logit_map: SmoothMap
+    lengths: Integers
     largest_parameter = LARGEST_PARAMETER
 
     def __init__(self, logit_map: SmoothMap, paths: Paths | None = None) -> None:
@@ -75,7 +79,9 @@ class Policy:
         if paths is not None and not isinstance(paths, Paths):
             raise TypeError(f"paths must be Paths or None, got {paths!r}")
         self._set_map(logit_map)
-        self.paths = single_tokens(logit_map.n_logits) if paths is None else paths
+        of_bandit = np.arange(logit_map.n_logits)[:, None]
+        self.paths = Paths(of_bandit, logit_map.n_logits) if paths is None else paths
+        self.lengths = self.paths.lengths
         if self.paths.n_logits != logit_map.n_logits:
             raise ValueError(
                 f"logit_map must have as many logits as the paths have edges, {self.paths.n_logits}, got {logit_map.n_logits}"
@@ -90,11 +96,6 @@ class Policy:
         """The number of responses K to each prompt."""
         return self.paths.n_responses
 
-    @property
-    def lengths(self) -> Integers:
-        """The numbers of tokens of the responses, shape (K,)."""
-        return self.paths.lengths
-
     def check_theta(self, theta: ArrayLike, name: str = "theta") -> Array:
         """Return parameters as a finite float64 array of shape (d,)."""
         theta = as_real_array(name, theta, 1)
@@ -108,7 +109,21 @@ class Policy:
         return isinstance(self.logit_map, LogitMap)
 
     def starting_point(self) -> Array:
-        """Return the default parameters of a problem, shape (d,): zeros."""
+        """Return the default parameters of a problem, shape (d,): zeros; raise where nothing is learned from there.
+
+        Examples
+        --------
+        >>> import numpy as np, grpo_theory as gt
+        >>> gt.TwoLayerSoftmax(np.eye(2), width=3, n_responses=2).starting_point()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: theta must be given for TwoLayerSoftmax(M=2, K=2, d=12), whose features are learned: at zeros all its ...
+        """
+        if self.logit_map.learns_features:
+            raise ValueError(
+                f"theta must be given for {self!r}, whose features are learned: at zeros all its gradients vanish, and training "
+                "stays there. Draw a start with start(rng=...) of the policy, or of a chain's network"
+            )
         return np.zeros(self.dimension)
 
     def logits(self, vectors: ArrayLike, name: str = "theta") -> Array:
@@ -255,6 +270,8 @@ class Bandit:
         Probability of each value, given prompt and response.
     prompt_weights : ndarray, shape (M,)
         Probabilities of the prompts.
+    n_prompts, n_responses : int
+        M and K.
 
     Raises
     ------
@@ -278,10 +295,11 @@ class Bandit:
     values: Array
     probabilities: Array
     prompt_weights: Array
-    _success_axes = 2
+    n_prompts: int
+    _shape = "(M, K, L)"
 
     def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
-        success = as_real_array("success", success, self._success_axes)
+        success = as_real_array("success", success, self._shape.count(","))
         try:
             check_within("success", success, 0.0, 1.0)
         except ValueError as error:
@@ -315,21 +333,25 @@ class Bandit:
         return bandit
 
     def _set(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
-        self.values = as_reward_values(values)
-        self.probabilities = as_distribution("probabilities", probabilities, 3)
-        n_prompts, n_responses, _ = self.probabilities.shape
-        check_shape("probabilities", self.probabilities, (n_prompts, n_responses, self.values.size), "(M, K, L)")
-        if prompt_weights is None:
-            self.prompt_weights = np.full(n_prompts, 1.0 / n_prompts)
-        else:
-            self.prompt_weights = as_distribution("prompt_weights", prompt_weights, 1)
-            check_shape("prompt_weights", self.prompt_weights, (n_prompts,), "(M,), one for each prompt")
-        read_only((self.values, self.probabilities, self.prompt_weights))
+        self.values = array = as_real_array("values", values, 1)
+        if np.unique(array).size != array.size:
+            raise ValueError(f"values must be distinct, got {array.tolist()}")
+        check_within("values", array, -LARGEST_REWARD, LARGEST_REWARD)
+        law = as_distribution("probabilities", probabilities, self._shape.count(",") + 1)
+        check_shape("probabilities", law, (*law.shape[:-1], array.size), self._shape)
+        if prompt_weights is not None:
+            prompt_weights = as_distribution("prompt_weights", prompt_weights, 1)
+        self.prompt_weights = self._keep(law, prompt_weights)
+        self.n_prompts = self.prompt_weights.size
+        read_only((array, law, self.prompt_weights))
 
-    @property
-    def n_prompts(self) -> int:
-        """The number of prompts M."""
-        return self.probabilities.shape[0]
+    def _keep(self, law: Array, weights: Array | None) -> Array:
+        """Keep the law of the rewards, and return the weights of the prompts (M,): equal ones for None."""
+        self.probabilities, n_prompts = law, len(law)
+        if weights is None:
+            return np.full(n_prompts, 1.0 / n_prompts)
+        check_shape("prompt_weights", weights, (n_prompts,), "(M,), one for each prompt")
+        return weights
 
     @property
     def n_responses(self) -> int:
@@ -347,28 +369,16 @@ class Bandit:
 
     def at_prompt(self, prompt: int) -> Self:
         """Restrict the bandit to one prompt, so that its gradient is g(x) instead of E g(X)."""
-        return type(self).from_law(self.values, self.probabilities, self._all_at(prompt))
-
-    def _all_at(self, prompt: int) -> Array:
-        """Return the weights (M,) with which every draw is from one prompt; raise if there is no such prompt."""
-        prompt = as_count("prompt", prompt, 0)
-        if prompt >= self.n_prompts:
+        if self.n_prompts == 0:
+            raise ValueError("prompt is not known before a chain says how many there are: use at_prompt of the Problem")
+        if as_count("prompt", prompt, 0) >= self.n_prompts:
             raise ValueError(f"prompt must be below the number of prompts {self.n_prompts}, got {prompt}")
-        weights = np.zeros(self.n_prompts)
-        weights[prompt] = 1.0
-        return weights
+        made = copy(self)
+        made.prompt_weights = read_only(np.eye(self.n_prompts)[prompt])
+        return made
 
     def __repr__(self) -> str:
         return f"Bandit(M={self.n_prompts}, K={self.n_responses}, values={self.values.tolist()})"
-
-
-def as_reward_values(values: ArrayLike) -> Array:
-    """Return distinct reward values, within +-1e60, as an array (L,)."""
-    array = as_real_array("values", values, 1)
-    if np.unique(array).size != array.size:
-        raise ValueError(f"values must be distinct, got {array.tolist()}")
-    check_within("values", array, -LARGEST_REWARD, LARGEST_REWARD)
-    return array
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,6 +457,8 @@ class StateRewards(Bandit):
     state_probabilities : ndarray, shape (S, L)
         Probability of each value, given the state in which the response ends.
     prompt_weights : ndarray, shape (M,)
+    n_states, n_prompts : int
+        S and M. Without weights M is 0, and the chain's starts are equally likely.
 
     Raises
     ------
@@ -470,25 +482,12 @@ class StateRewards(Bandit):
     """
 
     state_probabilities: Array
-    _success_axes = 1
+    _shape = "(S, L)"
 
-    def _set(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
-        self.values = as_reward_values(values)
-        self.state_probabilities = as_distribution("probabilities", probabilities, 2)
-        check_shape("probabilities", self.state_probabilities, (self.n_states, self.values.size), "(S, L)")
-        # Until a problem says how many starts there are, no weights stand for equal ones.
-        self.prompt_weights = np.empty(0) if prompt_weights is None else as_distribution("prompt_weights", prompt_weights, 1)
-        read_only((self.values, self.state_probabilities, self.prompt_weights))
-
-    @property
-    def n_states(self) -> int:
-        """The number of states S."""
-        return self.state_probabilities.shape[0]
-
-    @property
-    def n_prompts(self) -> int:
-        """The number of prompts M; 0 if no weights were given, and the chain's starts are equally likely."""
-        return self.prompt_weights.size
+    def _keep(self, law: Array, weights: Array | None) -> Array:
+        """Keep the law of the rewards, and return the weights: none until a problem says how many starts there are."""
+        self.state_probabilities, self.n_states = law, len(law)
+        return np.empty(0) if weights is None else weights
 
     @property
     def probabilities(self) -> Array:  # type: ignore[override]
@@ -501,12 +500,6 @@ class StateRewards(Bandit):
             return self.from_law(self.values, self.state_probabilities, np.full(n_starts, 1.0 / n_starts))
         check_shape("prompt_weights", self.prompt_weights, (n_starts,), "(M,), one for each of the chain's starts")
         return self
-
-    def at_prompt(self, prompt: int) -> Self:
-        """Restrict the rewards to one prompt, so that the gradient is g(x) instead of E g(X)."""
-        if self.n_prompts == 0:
-            raise ValueError("prompt is not known before a chain says how many there are: use at_prompt of the Problem")
-        return self.from_law(self.values, self.state_probabilities, self._all_at(prompt))
 
     def __repr__(self) -> str:
         return f"StateRewards(S={self.n_states}, values={self.values.tolist()})"

@@ -85,7 +85,19 @@ class Problem:
         if isinstance(bandit, StateRewards) or isinstance(policy, TokenChain):
             if objective is not None:
                 raise ValueError("objective must be None for a TokenChain; give it to problem.listed(), of up to 4,096 responses")
-            bandit = _rewards_of_chain(bandit, policy, kl)
+            if not isinstance(bandit, StateRewards):
+                raise TypeError(f"bandit must be StateRewards(success) for a TokenChain, got {bandit!r}")
+            if not isinstance(policy, TokenChain):
+                raise TypeError(f"policy must be a TokenChain for StateRewards, got {policy!r}")
+            if kl is not None:
+                raise ValueError(
+                    "kl must be None for a TokenChain. With a penalty the reward depends on every token, and not on the state in "
+                    "which the response ends. A TokenTree of up to 4,096 responses can have one"
+                )
+            if bandit.n_states != policy.n_states:
+                told = f"success must have one entry for each of the chain's {policy.n_states} states, got {bandit.n_states}"
+                raise ValueError(told)
+            bandit = bandit.for_starts(policy.n_prompts)
         else:
             shape = bandit.n_prompts, bandit.n_responses
             if (policy.n_prompts, policy.n_responses) != shape:
@@ -103,7 +115,7 @@ class Problem:
 
     def at(self, theta: ArrayLike | None = None) -> Point:
         """Return the problem at the parameters theta (d,), its own if omitted; what is computed there is kept."""
-        kind = ChainPoint if isinstance(self.policy, TokenChain) else Point
+        kind: type[Point] = ChainPoint if isinstance(self.policy, TokenChain) else Point
         theta = read_only(self.parameters(theta))
         return kind(self.bandit, self.policy, self.kl, self.log_reference, theta, self.objective)
 
@@ -153,19 +165,3 @@ def moments(problem: Problem, theta: ArrayLike | None = None) -> Moments:
     [0.633]
     """
     return problem.at(theta).moments
-
-
-def _rewards_of_chain(bandit: Bandit, policy: Policy, kl: KL | None) -> StateRewards:
-    """Return the rewards of a chain with a weight for each start; raise if the parts are not of one kind, or do not fit."""
-    if not isinstance(bandit, StateRewards):
-        raise TypeError(f"bandit must be StateRewards(success) for a TokenChain, got {bandit!r}")
-    if not isinstance(policy, TokenChain):
-        raise TypeError(f"policy must be a TokenChain for StateRewards, got {policy!r}")
-    if kl is not None:
-        raise ValueError(
-            "kl must be None for a TokenChain. With a penalty the reward depends on every token, and not on the state in which "
-            "the response ends. A TokenTree of up to 4,096 responses can have one"
-        )
-    if bandit.n_states != policy.n_states:
-        raise ValueError(f"success must have one entry for each of the chain's {policy.n_states} states, got {bandit.n_states}")
-    return bandit.for_starts(policy.n_prompts)

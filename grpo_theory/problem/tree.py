@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.problem.chain import StateNetworkMap, TokenChain
 from grpo_theory.problem.logits import FeatureMap, LogitMap, Paths, PrefixHeadMap, SmoothMap, TabularMap
 from grpo_theory.problem.policy import Bandit, Policy, StateRewards
-from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_shape, shown
+from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_shape, typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,8 +93,8 @@ class TokenTree(Policy):
             raise ValueError(f"horizon must be at most {MAXIMUM_RESPONSES} tokens, got {horizon}")
         shape = f"vocabulary_size {vocabulary_size} and horizon {horizon}"
         prefixes, _, finished = grow(vocabulary_size, horizon, lambda _, token: (0, token == end_token), 0, shape)
-        self.prefixes, self.end_token = tuple(prefixes), end_token
-        paths = Paths(_edge_table(finished, sorted(finished)), vocabulary_size)
+        self.prefixes, self.responses, self.end_token = tuple(prefixes), tuple(sorted(finished)), end_token
+        paths = Paths(_edge_table(finished, self.responses), vocabulary_size)
         logit_map: LogitMap = TabularMap(n_prompts, paths.n_logits)
         if features is not None and hidden is not None:
             raise ValueError("features and hidden must not both be given: hidden states take the place of features")
@@ -107,11 +107,6 @@ class TokenTree(Policy):
             check_shape("hidden", array[..., 0], (n_prompts, len(prefixes)), "(M, P), prompts and prefixes, before (H,)")
             logit_map = PrefixHeadMap(array, vocabulary_size)
         super().__init__(logit_map, paths)
-
-    @property
-    def responses(self) -> tuple[tuple[int, ...], ...]:
-        """The tokens of the K responses."""
-        return self.paths.tokens
 
 
 def grow(
@@ -169,6 +164,7 @@ def _edge_table(finished: Finished, order: Iterable[Tokens]) -> Integers:
     return table
 
 
+@typed
 def edge_table(policy: Policy) -> pd.DataFrame:
     """Name the edges of a policy in a table: the logits at each prompt, in their order.
 
@@ -205,7 +201,6 @@ def edge_table(policy: Policy) -> pd.DataFrame:
     """
     import pandas as pd  # slow to import, and not always wanted
 
-    _check_policy(policy)
     if isinstance(policy, TokenChain):
         states, tokens = (place.ravel() for place in np.indices(policy.transitions.shape))
         rows = {"state": states, "token": tokens, "next_state": policy.transitions.ravel(), "ends": policy.ends.ravel()}
@@ -220,6 +215,7 @@ def edge_table(policy: Policy) -> pd.DataFrame:
     return pd.DataFrame(rows).rename_axis("edge")
 
 
+@typed
 def response_table(policy: Policy) -> pd.DataFrame:
     """Name the responses of a policy in a table: their tokens and lengths, in the order of all arrays of shape (M, K).
 
@@ -253,15 +249,9 @@ def response_table(policy: Policy) -> pd.DataFrame:
     """
     import pandas as pd  # slow to import, and not always wanted
 
-    _check_policy(policy)
     paths = policy.paths
     edges = [tuple(row[row >= 0].tolist()) for row in paths.edges]
     return pd.DataFrame({"tokens": paths.tokens, "length": paths.lengths, "edges": edges}).rename_axis("response")
-
-
-def _check_policy(policy: Policy) -> None:
-    if not isinstance(policy, Policy):
-        raise TypeError(f"policy must be a Policy, such as gt.TokenTree(...) or problem.policy, got {shown(policy)}")
 
 
 def listed_chain(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
@@ -272,11 +262,9 @@ def listed_chain(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Poli
     ValueError
         If there are more than 4,096 responses, or other ones for another prompt.
     """
-
-    def follow(state: int, token: int) -> tuple[int, bool]:
-        return int(chain.transitions[state, token]), bool(chain.ends[state, token])
-
-    trees = [grow(chain.vocabulary_size, chain.horizon, follow, int(start), f"the tokens of {chain!r}") for start in chain.starts]
+    sizes, nexts, ends = (chain.vocabulary_size, chain.horizon), chain.transitions.tolist(), chain.ends.tolist()
+    told = f"the tokens of {chain!r}"
+    trees = [grow(*sizes, lambda s, v: (nexts[s][v], ends[s][v]), start, told) for start in chain.starts.tolist()]
     if any(list(finished) != list(trees[0][2]) for _, _, finished in trees):
         raise ValueError("starts must lead to the same responses for all prompts, if these are to be listed")
     # The edges of a prompt's tree are those of the chain at (M, D) places.

@@ -51,7 +51,7 @@ class TwoLayerTangent(LogitMap):
 
     def logits(self, theta: Array) -> Array:
         """Return the change of the logits along directions (..., d), to first order, shape (..., M, D)."""
-        first, second = split_layers(theta, self.width, self.inputs.shape[1], self.n_logits)
+        first, second = split_layers(self, theta)
         # d logit_mk = scale sum_j {W2_kj act'(a_mj) x_m . dW1_j + act(a_mj) dW2_kj} (docs/derivations.md, section 5.1).
         moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
         return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
@@ -92,29 +92,27 @@ class TwoLayerTangent(LogitMap):
 class TwoLayerMap(SmoothMap):
     """Logits scale W2 act(W1 x_m) of inputs x_m; theta is W1 (H, I) and then W2 (K, H), each flattened row by row."""
 
+    learns_features = True
+
     def __init__(self, inputs: Array, width: int, n_logits: int, activation: str, scale: float) -> None:
         self.inputs, self.width, self.activation, self.scale = read_only(inputs), width, activation, scale
         self.n_prompts, self.n_logits = len(inputs), n_logits
         self.dimension = width * (inputs.shape[1] + n_logits)
 
-    def layers(self, theta: Array) -> tuple[Array, Array]:
-        """Return W1 (..., H, I) and W2 (..., K, H) of theta (..., d)."""
-        return split_layers(theta, self.width, self.inputs.shape[1], self.n_logits)
-
     def hidden(self, theta: Array) -> Array:
         """Return what the units make of the inputs, act(W1 x_m), shape (..., M, H): the features, for theta of shape (..., d)."""
-        return ACTIVATIONS[self.activation].function(self.inputs @ np.swapaxes(self.layers(theta)[0], -1, -2))
+        return ACTIVATIONS[self.activation].function(self.inputs @ np.swapaxes(split_layers(self, theta)[0], -1, -2))
 
     def logits(self, theta: Array) -> Array:
         """Return scale W2 act(W1 x_m), shape (..., M, D)."""
         # Training may leave the numbers: what comes of it is infinite or none, and is counted by who asked.
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.scale * (self.hidden(theta) @ np.swapaxes(self.layers(theta)[1], -1, -2))
+            return self.scale * (self.hidden(theta) @ np.swapaxes(split_layers(self, theta)[1], -1, -2))
 
     def at(self, theta: Array) -> TwoLayerTangent:
         """Return the derivatives of the logits at theta (d,)."""
         hidden = self.hidden(theta)
-        slopes = self.layers(theta)[1] * ACTIVATIONS[self.activation].slope(hidden)[:, None, :]
+        slopes = split_layers(self, theta)[1] * ACTIVATIONS[self.activation].slope(hidden)[:, None, :]
         return TwoLayerTangent(self.inputs, self.scale * hidden, self.scale * slopes)
 
     def bend(self, theta: Array, slopes: Array) -> Array:
@@ -122,7 +120,7 @@ class TwoLayerMap(SmoothMap):
 
         Units meet only in the logits, so that two parameters of different units have none, nor have two of W2.
         """
-        hidden, (first, second) = self.hidden(theta), self.layers(theta)
+        hidden, (first, second) = self.hidden(theta), split_layers(self, theta)
         activation, (width, n_inputs), units = ACTIVATIONS[self.activation], first.shape, np.arange(self.width)
         # d^2 logit_k / dW1_ji dW1_jn = scale W2_kj act''(a_j) x_i x_n, and d^2 logit_k / dW1_ji dW2_kj = scale act'(a_j) x_i.
         within = np.einsum("mj,mi,mn->jin", (slopes @ second) * activation.bend(hidden), self.inputs, self.inputs, optimize=True)
@@ -136,10 +134,10 @@ class TwoLayerMap(SmoothMap):
         return self.scale * whole
 
 
-def split_layers(theta: Array, width: int, n_inputs: int, n_logits: int) -> tuple[Array, Array]:
-    """Return the layers (..., H, I) and (..., K, H) of parameters (..., d)."""
-    lead, split = theta.shape[:-1], width * n_inputs
-    return theta[..., :split].reshape(*lead, width, n_inputs), theta[..., split:].reshape(*lead, n_logits, width)
+def split_layers(of: TwoLayerMap | TwoLayerTangent, theta: Array) -> tuple[Array, Array]:
+    """Return the layers W1 (..., H, I) and W2 (..., K, H) of a network's parameters (..., d)."""
+    lead, n_inputs, split = theta.shape[:-1], of.inputs.shape[1], of.width * of.inputs.shape[1]
+    return theta[..., :split].reshape(*lead, of.width, n_inputs), theta[..., split:].reshape(*lead, of.n_logits, of.width)
 
 
 class TwoLayerSoftmax(Policy):
@@ -191,22 +189,6 @@ class TwoLayerSoftmax(Policy):
             raise ValueError(f"scale must be at most {self.largest_parameter:g}, got {scale:g}")
         self.network = TwoLayerMap(inputs, width, as_count("n_responses", n_responses), activation, scale)
         super().__init__(self.network)
-
-    def starting_point(self) -> Array:
-        """Raise: a start must be chosen, because at zeros all gradients vanish, and training would never leave.
-
-        Examples
-        --------
-        >>> import numpy as np, grpo_theory as gt
-        >>> gt.TwoLayerSoftmax(np.eye(2), width=3, n_responses=2).starting_point()  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        ValueError: theta must be given for TwoLayerSoftmax(M=2, K=2, d=12): at zeros all its gradients vanish, ...
-        """
-        raise ValueError(
-            f"theta must be given for {self!r}: at zeros all its gradients vanish, and training stays there; "
-            "policy.start(rng=...) draws a start"
-        )
 
     def start(self, rng: Rng | None = None) -> Array:
         """Draw parameters at which the policy is uniform and its features are random, shape (d,).

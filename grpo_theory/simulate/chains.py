@@ -60,7 +60,7 @@ class ChainGradients:
 
     def simulate(self, first_block: int, size: int, replications: int, workers: int, told: str) -> GradientSimulation:
         """Simulate replications, in blocks of a size, from the first block on, with progress told."""
-        tokens = self.sizes[0] * self.sizes[1] * self.current.chain.horizon
+        tokens = self.sizes[0] * self.sizes[1] * self.current.policy.horizon
         at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
         names, power = [one.estimator.name for one in self.weights], self.current.moments.known_gradient_squared_norm
         _ = self.current.moments.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
@@ -77,7 +77,7 @@ class ChainGradients:
     def observe(self, number: int, replications: int) -> Array:
         """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""
         batch_size, group_size = self.sizes
-        walks = make_walks(replications * batch_size, group_size, self.current.chain.horizon)
+        walks = make_walks(replications * batch_size, group_size, self.current.policy.horizon)
         draw_walks(self.words, number, 0, batch_size * group_size, self.chances, walks)
         batch = seen(walks, self.sampler, {name for one in self.weights for name in one.estimator.advantage.reads})
         rows = []
@@ -102,7 +102,7 @@ class ChainGradients:
         if not np.isfinite(rows).all():
             raise ValueError(
                 f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have squares "
-                f"within double precision. Over responses of up to {self.current.chain.horizon} tokens they have not"
+                f"within double precision. Over responses of up to {self.current.policy.horizon} tokens they have not"
             )
         return rows
 
@@ -147,7 +147,7 @@ class ChainRun:
         self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
-        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().chain.horizon)
+        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().policy.horizon)
 
     @property
     def theta(self) -> Array:

@@ -3,7 +3,6 @@
 A lane is bit for bit numpy's SFC64 from the same state.  Replications lie side by side in the last axis of every array.
 """
 
-import numbers
 from threading import local
 from typing import NamedTuple
 
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.jit import kernel
+from grpo_theory.validation import Rng, as_generator
 
-Rng = int | np.random.SeedSequence | np.random.Generator
 LANES = 64
 """The replications of a tile, and the most runs side by side: as many as eight of the longest vectors hold."""
 _U11, _U3, _U24, _U40, _ONE = (np.uint64(number) for number in (11, 3, 24, 40, 1))
@@ -31,15 +30,9 @@ BEGUN = Begun()
 def as_seed_sequence(rng: Rng | None) -> np.random.SeedSequence:
     """Return the seed sequence that `rng` stands for; a Generator gives 128 of its bits, None gives fresh entropy."""
     BEGUN.times += 1
-    if rng is None:
-        return np.random.SeedSequence()
-    if isinstance(rng, np.random.SeedSequence):
-        return rng
     if isinstance(rng, np.random.Generator):
         return np.random.SeedSequence(rng.integers(0, 2**32, size=4, dtype=np.uint32).tolist())
-    if isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0:
-        return np.random.SeedSequence(int(rng))
-    raise TypeError(f"rng must be a non-negative int, a SeedSequence or a Generator, got {rng!r}")
+    return rng if isinstance(rng, np.random.SeedSequence) else as_generator(rng).bit_generator.seed_seq  # type: ignore
 
 
 def block_generator(seed: np.random.SeedSequence, block: int) -> np.random.Generator:

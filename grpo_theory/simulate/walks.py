@@ -101,7 +101,7 @@ def sums_of(law: Array) -> Array:
 
 def chances_of(point: ChainPoint) -> Chances:
     """Return what the responses to a problem are drawn from at a point."""
-    chain, rewards = point.chain, point.state_rewards
+    chain, rewards = point.policy, point.bandit
     n_tokens, nexts = chain.vocabulary_size, np.where(chain.transitions < 0, 0, chain.transitions)
     thresholds, choices = np.empty(chain.n_logits), np.empty((chain.n_logits, 2), dtype=np.int64)
     fill_aliases(point.state_probabilities, thresholds, choices)
@@ -268,7 +268,7 @@ def chain_weights(estimator: Estimator, current: ChainPoint, log_ratios: Array) 
         for sign in range(2):
             compiled(estimator.clip.function)(along, 1, sign == 0, estimator.clip.widths, gains[sign])
         gains = gains[:, 0]
-    return ChainWeights(estimator, current, shares_by_length(estimator, current.chain), gains, ratios)
+    return ChainWeights(estimator, current, shares_by_length(estimator, current.policy), gains, ratios)
 
 
 @kernel

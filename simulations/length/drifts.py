@@ -28,12 +28,12 @@ def drifted(point, nats, number):
     """
     p, weights = point.state_probabilities, point.bandit.prompt_weights
     walk = point.walk(p, point.unit_shares)
-    visited = weights @ visits(walk, point.chain.starts).sum(axis=1)
+    visited = weights @ visits(walk, point.policy.starts).sum(axis=1)
     drawn = np.sqrt(p) * np.random.default_rng(child_seed(np.random.SeedSequence(SEED), number)).standard_normal(p.shape)
     direction = (np.sqrt(visited)[:, None] * (drawn - p * drawn.sum(axis=1, keepdims=True))).ravel()
 
     def above(size):
-        moved = point.chain.token_log_probabilities(point.theta + size * direction)
+        moved = point.policy.token_log_probabilities(point.theta + size * direction)
         return visited @ (p * (point.state_log_probabilities - moved)).sum(axis=1) - nats
 
     return point.theta + brentq(above, 0.0, MOST) * direction

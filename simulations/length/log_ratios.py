@@ -65,7 +65,7 @@ def stopped_share(point, theta):
 
 def drifts(point, theta):
     """Return the divergence of each prompt's responses at theta from those at the point, shape (M,)."""
-    chain, drawn = point.chain, point.state_probabilities
+    chain, drawn = point.policy, point.state_probabilities
     own = (drawn * (point.state_log_probabilities - chain.token_log_probabilities(theta))).sum(axis=1)
     to_come = np.zeros(len(drawn))
     for _ in range(chain.horizon):
@@ -95,7 +95,7 @@ def characteristic(point, theta, u):
     At u = -2i it is E R^2. A token weighs p_0 exp(i u log(p/p_0)) and leads to its state, or to one more in which nothing is
     drawn. Prompts that reach the same states have one matrix.
     """
-    chain, weights = point.chain, point.bandit.prompt_weights
+    chain, weights = point.policy, point.bandit.prompt_weights
     logs = chain.token_log_probabilities(theta) - point.state_log_probabilities
     by_states: dict[tuple[int, ...], list[int]] = {}
     for prompt, start in enumerate(chain.starts.tolist()):

@@ -43,7 +43,7 @@ def power(kind, success, right=False):
     """Powers carried along responses, against sums over the states visited; the control has responses that succeed."""
     point = point_of(kind, LONG, success)
     walk, p = point.walk(point.state_probabilities, point.unit_shares), point.state_probabilities
-    tokens = visits(walk, point.chain.starts).sum(axis=1) @ (1.0 - (p**2).sum(axis=1))
+    tokens = visits(walk, point.policy.starts).sum(axis=1) @ (1.0 - (p**2).sum(axis=1))
     given = point.own_sums.products[:, 1, 0, 0] / point.own_sums.mass[:, 1]
     return (given if right else tokens) / point.moments.score_squared_norm, 1.0
 
@@ -71,7 +71,7 @@ def larger(kind, success, lengths, sure=False):
 def growth(kind, success, over_states=False, length=LONG):
     """Growth at the last token, against the eigenvalue; the control is the average of sum p^2/p_0 over the states visited."""
     point, rng = point_of(kind, length, success), np.random.default_rng(SEED)
-    chain = point.chain
+    chain = point.policy
     behaviour = np.exp(chain.token_log_probabilities(point.theta + DRIFT * rng.standard_normal(point.theta.size)))
     squares = point.state_probabilities**2 / behaviour
     kernel = np.zeros((chain.n_states, chain.n_states))

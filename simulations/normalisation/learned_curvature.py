@@ -20,7 +20,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence.reading import mean_of
 from grpo_theory.harness import check, run
-from grpo_theory.problem.two_layer import ACTIVATIONS
+from grpo_theory.problem.two_layer import ACTIVATIONS, split_layers
 from simulations.normalisation.correlations import KINDS
 from simulations.normalisation.measured_statements import WITHIN
 from simulations.normalisation.networks import PROMPTS, ascent, network_problem, pair_cosines
@@ -107,7 +107,7 @@ def hessians(problem, place):
     """Return Hess J_i in an orthonormal basis of the directions where it is not 0, shape ``(M, 2 H + K - 1, 2 H + K - 1)``."""
     network = problem.policy.logit_map
     scale, act, width = network.scale, ACTIVATIONS[network.activation], network.width
-    hidden, second = network.hidden(place.theta), network.layers(place.theta)[1]
+    hidden, second = network.hidden(place.theta), split_layers(network, place.theta)[1]
     lengths = np.linalg.norm(network.inputs, axis=1)[:, None]
     slopes = place.now.logit_gradients
     rest = complements(slopes)
