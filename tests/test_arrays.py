@@ -14,7 +14,7 @@ from grpo_theory.exact.multisets import DistinctPrompts, class_tables, fields_of
 from grpo_theory.intervals.interval import tail_table
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.laboratory.experiment import RecordedTraining
-from grpo_theory.language_model.projection import CountSketch
+from grpo_theory.language_model.scores import CountSketch
 from grpo_theory.plan.efficiency import group_table
 
 PROBLEM = gt.gallery.problem("kl-tabular")

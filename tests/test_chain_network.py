@@ -7,7 +7,7 @@ from networks import ACTIVATIONS, derivatives_of, differences, logits_of
 import grpo_theory as gt
 from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.exact import gradient
-from grpo_theory.simulate import walks
+from grpo_theory.simulate import chains as walks
 from grpo_theory.simulate.streams import as_seed_sequence
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.problem.recursion import pair_counts
+from grpo_theory.problem.chain_point import pair_counts
 
 
 def chain_problem():

@@ -15,7 +15,7 @@ from tables import rows, said, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
-from grpo_theory.plan.run_advice import KEPT, LOST, RULE, advise_run
+from grpo_theory.plan.advice import KEPT, LOST, RULE, advise_run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -11,7 +11,6 @@ import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
 from grpo_theory.intervals.interval import tail_quantiles
 from grpo_theory.plan import Limits, choose_group_size, cost_optimum, signal_to_noise
-from grpo_theory.plan.batches import limits_groups
 from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.group_size import (
     LEAVE_ONE_OUT,
@@ -23,6 +22,7 @@ from grpo_theory.plan.group_size import (
     choose_baseline,
     compare_sizes,
     error_constants,
+    limits_groups,
     ratio_interval,
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grpo_theory.language_model import CountSketch
-from grpo_theory.language_model.projection import splitmix
+from grpo_theory.language_model.scores import splitmix
 
 LIMIT = 4.9
 SEEDS = 4096

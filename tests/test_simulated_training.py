@@ -25,8 +25,8 @@ import grpo_theory as gt
 from grpo_theory.simulate import BLOCK_RUNS
 from grpo_theory.simulate.policies import logit_rule
 from grpo_theory.simulate.rollouts import draw_in_order, draw_outcomes, make_policy_room, make_room, world_of
-from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.streams import LANES
+from grpo_theory.simulate.training import StepGrid
 
 RARE = 1e-6
 

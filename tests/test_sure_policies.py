@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.simulate.seen import powers_of
+from grpo_theory.simulate.ascents import powers_of
 
 DIGITS = 400
 GAPS = (5.0, 36.0, 40.0, 300.0)

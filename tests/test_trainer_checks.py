@@ -191,6 +191,9 @@ def test_a_group_that_contradicts_is_explained(how, tmp_path):
     assert names(check) >= {"trl_grpo", "grpo"}
     assert check.contradictions.counts == ({how: 1} if how else {})
     assert how is None or check.contradictions.groups == (0,)
+    first = gt.checks.read_log(tmp_path / "log.parquet").advice[0]
+    assert first == (check.advantages.wrong or "Nothing to change."), "what is wrong is what is to be done first"
+    assert how is None or (how in first and said(first) in said(check.to_text()))
 
 
 def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):

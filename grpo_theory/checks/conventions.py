@@ -363,29 +363,25 @@ def reason(one: Groups, estimator: Estimator, usual: int) -> str:
     if estimator.couples_groups or "lengths" in estimator.advantage.reads:
         return "unexplained"
     rewards, advantages, size = one.rewards, one.advantages, one.rewards.size
-
-    def follows(part: Groups) -> bool:
-        return bool(fit(estimator, part).follows[0])
-
     pairs = Counter(zip(rewards.tolist(), advantages.tolist(), strict=True))
     rows = [np.flatnonzero((rewards == reward) & (advantages == advantage)) for reward, advantage in pairs]
     times, rest = divmod(size, usual)
     fewer = [np.delete(np.arange(size), same[0]) for same in rows if same.size > 1] if size == usual + 1 else []
     if times > 1 and not rest:
-        if all(follows(one.taken(part)) for part in np.split(np.arange(size), times)):
+        if all(fit(estimator, one.taken(part)).follows[0] for part in np.split(np.arange(size), times)):
             return "several groups in one"
         if all(same.size % times == 0 for same in rows):
             fewer.append(np.sort(np.concatenate([same[: same.size // times] for same in rows])))
-    if any(follows(one.taken(kept)) for kept in fewer):
+    if any(fit(estimator, one.taken(kept)).follows[0] for kept in fewer):
         return "repeated rows"
     (slope,), (mean,), near = lines(one)
     if size < usual and slope > 0.0 and near.all():  # a mean that a group of the usual size can have with these rows
         absent, slack = (usual * mean - rewards.sum()) / (usual - size), 1e-3 * np.ptp(rewards)
         if rewards.min() - slack <= absent <= rewards.max() + slack:
             return "missing rows"
-    if follows(one._replace(advantages=-advantages)):
+    if fit(estimator, one._replace(advantages=-advantages)).follows[0]:
         return "wrong sign"
-    if follows(one.taken(np.argsort(advantages))._replace(rewards=np.sort(rewards))):
+    if fit(estimator, one.taken(np.argsort(advantages))._replace(rewards=np.sort(rewards))).follows[0]:
         return "other order"
     values, counts = np.unique(rewards, return_counts=True)
     if values.size == 2 and counts.min() == 1 and "ddof" in estimator.advantage.parameters:
@@ -411,8 +407,8 @@ class AdvantageCheck:
         The conventions that most groups follow, which this log does not tell apart.
     explanation : Explanation or None
         What explains most groups if no convention does: other groups, a common baseline, a constant factor.
-    wrong : str or None
-        What is wrong, in a sentence or two; None if a convention is followed, or the log does not tell.
+    most_wrong : str or None
+        What is wrong with most groups, in a sentence or two; None if they follow a convention, or the log does not tell.
     text : str
         What the advantages follow, in a line.
     """
@@ -422,7 +418,7 @@ class AdvantageCheck:
     left_out: int
     fits: tuple[Fit, ...]
     explanation: Explanation | None
-    wrong: str | None
+    most_wrong: str | None
     text: str
 
     @property
@@ -443,6 +439,16 @@ class AdvantageCheck:
         reasons = tuple(reason(one, self.fits[0].estimator, usual) for one in ones)
         prompts = tuple(printable(self.prompts[number]) for number in first)
         return Contradictions(tuple(first), prompts, reasons, len(against), int((apart & ~near).sum()), apart.size)
+
+    @cached_property
+    def wrong(self) -> str | None:
+        """What is wrong, in a sentence or two: with most groups, or else with those that contradict the others."""
+        found = self.contradictions
+        if self.most_wrong or found.total + found.unequal == 0:
+            return self.most_wrong
+        if found.total == 0:
+            return sentences.unequal(found.unequal, found.judged)
+        return sentences.contradicting(found.total, found.judged, found.prompts, found.counts)
 
 
 def whole(rows: pd.DataFrame, name: str) -> Array | None:

@@ -376,11 +376,9 @@ def read_log(
     >>> print(reading.advice[0])
     Too easy: 95% of the groups are all right. Take harder prompts or leave out the solved ones; larger groups would not help.
     """
-
-    def opened(one: RolloutLog | str | Path) -> RolloutLog:
-        return one if isinstance(one, RolloutLog) else read_rollouts(one, keep=[by] if by else [], **options)
-
-    return Reading(opened(log), right, None if against is None else opened(against), by, difference)
+    asked = {"keep": [by] if by else [], **options}
+    first, second = (one if isinstance(one, RolloutLog | None) else read_rollouts(one, **asked) for one in (log, against))
+    return Reading(first, right, second, by, difference)  # type: ignore[arg-type]
 
 
 def _inside_groups(rows: pd.DataFrame, column: str, kind: pd.Series) -> Estimate | None:

@@ -1,11 +1,17 @@
 """The words in which `read`, `check`, `watch` and `gt.live` speak of a log: pure functions of numbers.
 
 Facts, a piece of a line each: `percent`, `share_text`, `signal`, `steps_text`.
-Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `one_baseline`, `multiple`, `other_groups`.
+Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `one_baseline`, `multiple`, `other_groups`,
+`contradicting`, `unequal`.
 """
 
-from grpo_theory.checks.estimates import Change, Estimate
+from collections.abc import Mapping, Sequence
 
+from grpo_theory.checks.estimates import Change, Estimate
+from grpo_theory.validation import counted
+
+NAMED = 5
+"""The number of groups that are named."""
 MOST = 0.5
 """Groups of one kind are too many if the lower limit of their share is above this: most responses are then wasted."""
 MATTERS = 0.05
@@ -88,3 +94,17 @@ def multiple(factor: float, names: str) -> str:
 def other_groups(place: str, size: int, names: str) -> str:
     """Return what is wrong with advantages that follow a convention in other groups: of `PLACES`, of so many rows."""
     return f"Repair the advantages, or name the groups: {PLACES[place].format(size)}. They then follow {names}."
+
+
+def contradicting(total: int, judged: int, prompts: Sequence[str], reasons: Mapping[str, int]) -> str:
+    """Return what is wrong with groups that do not follow the convention of the others, by their prompts and reasons."""
+    names = ", ".join(prompts[:NAMED]) + (f" and {total - NAMED:,} more" if total > NAMED else "")
+    why = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items())
+    told = f"Look at the advantages of {total:,} of {counted(judged, 'group')}: they contradict the convention of the others"
+    return f"{told}. The likely reason is: {why}. The groups are those of: {names}."
+
+
+def unequal(groups: int, judged: int) -> str:
+    """Return what is wrong where responses of a group with equal rewards have different advantages."""
+    told = f"In {counted(groups, 'group')} of {judged:,}, equal rewards got different advantages."
+    return f"{told} Either the rows of a group are not the trainer's group, or the reward that it used is not the logged one."

@@ -1,7 +1,6 @@
 """Rollouts of a language model: the gradients of its responses' log-probabilities, made short (extra `lm`)."""
 
-from grpo_theory.language_model.projection import CountSketch
-from grpo_theory.language_model.scores import sketch
+from grpo_theory.language_model.scores import CountSketch, sketch
 
 __all__ = ["CountSketch", "sketch"]
 __dir__ = __all__.copy

@@ -16,8 +16,7 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.plan import efficiency
 from grpo_theory.plan.advice import usable
-from grpo_theory.plan.batches import LARGEST_GROUP, Limits
-from grpo_theory.plan.group_size import baseline_terms
+from grpo_theory.plan.group_size import LARGEST_GROUP, Limits, baseline_terms
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_real_array, check_shape, counted
 
@@ -254,10 +253,21 @@ class Monitor:
             self._next = step + self.every
             rows = pd.concat(self._window)
             self._window.clear()
-            self._signal(reading, rows)
+            mixed, right, wrong = group_signal(rows, self._range).values()
+            kinds = {"with_signal": mixed, "all_right": right, "all_wrong": wrong}
+            if self._range[0] == self._range[1]:  # right and wrong cannot be told apart yet
+                kinds = {"with_signal": mixed, "equal": Estimate(1.0 - mixed.value, 1.0 - mixed.high, 1.0 - mixed.low)}
+            for name, share in kinds.items():
+                reading.numbers.update(zip((f"groups_{name}{end}" for end in ("", "_low", "_high")), share, strict=True))
+            state = next((name for name, share in kinds.items() if share.low > MOST), self._said.get("difficulty"))
+            state = None if state == "with_signal" else state
+            self._say(reading, "difficulty", state, difficulty(right, wrong, int(rows.groupby("group").size().median())))
             if len(self._course) - self._course_seen >= COURSE_EVERY and self._affords(COURSE):
                 with self.working(COURSE, step):
-                    self._falls(reading)
+                    self._course_seen = len(self._course)
+                    course = fit_course(*np.array(self._course, dtype=np.float64).T)
+                    change = None if course is None else course.fall(MATTERS * (self._range[1] - self._range[0]))
+                    self._say(reading, "fall", change is not None or None, change and fall(change))
             if sketch is not None and SKETCHING not in self._failed and self._affords(SIZE):
                 with self.working(SKETCHING, step):
                     self._take(step, groups, sketch, at_hand)
@@ -272,25 +282,6 @@ class Monitor:
         if sentence and state != self._said.get(topic):
             reading.remarks.append(sentence)
         self._said[topic] = state
-
-    def _signal(self, reading: Reading, rows: pd.DataFrame) -> None:
-        """Read the shares of the groups since the last reading that have signal, are all right or all wrong."""
-        mixed, right, wrong = group_signal(rows, self._range).values()
-        kinds = {"with_signal": mixed, "all_right": right, "all_wrong": wrong}
-        if self._range[0] == self._range[1]:  # right and wrong cannot be told apart yet
-            kinds = {"with_signal": mixed, "equal": Estimate(1.0 - mixed.value, 1.0 - mixed.high, 1.0 - mixed.low)}
-        for name, share in kinds.items():
-            reading.numbers.update(zip((f"groups_{name}{end}" for end in ("", "_low", "_high")), share, strict=True))
-        state = next((name for name, share in kinds.items() if share.low > MOST), self._said.get("difficulty"))
-        state = None if state == "with_signal" else state
-        self._say(reading, "difficulty", state, difficulty(right, wrong, int(rows.groupby("group").size().median())))
-
-    def _falls(self, reading: Reading) -> None:
-        """Say what to do where the mean reward has fallen, once."""
-        self._course_seen = len(self._course)
-        course = fit_course(*np.array(self._course, dtype=np.float64).T)
-        change = None if course is None else course.fall(MATTERS * (self._range[1] - self._range[0]))
-        self._say(reading, "fall", change is not None or None, change and fall(change))
 
     def _take(self, step: int, groups: RaggedRollouts, sketch: Sketch, at_hand: int | None) -> None:
         """Sketch as many groups as there is time for, the first ones: their number is chosen without a look at their rewards."""

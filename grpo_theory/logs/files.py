@@ -30,6 +30,7 @@ CSV = {
     "parse_options": pa.csv.ParseOptions(newlines_in_values=True),
     "convert_options": pa.csv.ConvertOptions(null_values=["", "null", "None"]),
 }
+AS_ARROW: Any = {"types_mapper": pd.ArrowDtype}
 DEEP = b"[" * 1000
 """The parser of Arrow ends the process at some depth; what is this deep is left to that of Python, which refuses it."""
 QUOTED = re.compile(rb'(?:\A(?:\xef\xbb\xbf)?|[,\r\n])"[^"]*(?:""[^"]*)*("(?=[,\r\n]|\Z))?')
@@ -86,7 +87,7 @@ def head(path: Path) -> pd.DataFrame:
     formats = {".csv": pa.dataset.CsvFileFormat(**CSV), ".parquet": "parquet", ".arrow": "feather"}
     if kind(path) in formats or (kind(path) != ".json" and path.stat().st_size > HEAD):
         try:
-            return _frame(pa.dataset.dataset(utf8(path), format=formats.get(kind(path), "json")).head(FIRST))
+            return pa.dataset.dataset(utf8(path), format=formats.get(kind(path), "json")).head(FIRST).to_pandas(**AS_ARROW)
         except (*BROKEN, ValueError):
             pass  # said of the whole file
     return rows([path]).drop(columns=["file", "row"]).head(FIRST).copy()  # a view would hold the whole file
@@ -108,7 +109,8 @@ def rows(paths: Sequence[Path], wanted: Iterable[str] | None = None, like: pd.Da
     try:
         if not all(isinstance(one, pa.Table) for one in read):
             raise pa.ArrowInvalid
-        together = _frame(pa.concat_tables(read, promote_options="permissive") if len(read) > 1 else read[0])
+        whole = pa.concat_tables(read, promote_options="permissive") if len(read) > 1 else read[0]
+        together = whole.to_pandas(**AS_ARROW)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         every = [row for one in read for row in (one.to_pylist() if isinstance(one, pa.Table) else one)]
         names = dict.fromkeys(name for row in every for name in row)
@@ -117,21 +119,12 @@ def rows(paths: Sequence[Path], wanted: Iterable[str] | None = None, like: pd.Da
     return together.assign(file=pd.Categorical.from_codes(codes, [*map(utf8, paths)]), row=np.arange(codes.size))
 
 
-def _frame(table: Any) -> pd.DataFrame:
-    return table.to_pandas(types_mapper=pd.ArrowDtype)
-
-
 def _column(values: list) -> pd.Series:
     """Return a column in a type of Arrow where all its values fit one."""
     try:
         return pd.Series(pd.arrays.ArrowExtensionArray(pa.array(values)))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
         return pd.Series(values, dtype=object)
-
-
-def is_blank(path: Path) -> bool:
-    """Return whether a file holds nothing but white space; a long one is not looked into."""
-    return path.stat().st_size < BLANK and not path.read_bytes().strip()
 
 
 def _bytes(path: Path) -> bytes:
@@ -144,31 +137,27 @@ def _content(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None
     try:
         match kind(path):
             case ".parquet":
-                table = pa.parquet.ParquetFile(utf8(path))
-                return table.read(columns=wanted and [one for one in wanted if one in table.schema_arrow.names])
+                file = pa.parquet.ParquetFile(utf8(path))
+                return file.read(columns=wanted and [one for one in wanted if one in file.schema_arrow.names])
             case ".arrow":
                 try:
                     return pa.ipc.open_stream(utf8(path)).read_all()
                 except pa.ArrowInvalid:
                     return pa.ipc.open_file(utf8(path)).read_all()
             case ".csv":
-                return _csv(path)
+                text = _bytes(path)
+                if stray := next((one for one in QUOTED.finditer(text) if one[1] is None), None):
+                    line = text.count(b"\n", 0, stray.start() + 1) + 1
+                    raise ValueError(f"{path.name}, line {line}: a quote is stray, or one is missing")
+                table = pa.csv.read_csv(pa.BufferReader(text), pa.csv.ReadOptions(block_size=16 * HEAD), **CSV)
+                if again := {name for name in table.column_names if table.column_names.count(name) > 1}:
+                    raise ValueError(f"{path.name} has more than one column {printable(min(again))}: rename all but one")
+                return table
             case ".json":
                 return _document(path, _bytes(path), wanted)
         return _json_lines(path, wanted, like)
     except BROKEN as error:
         raise ValueError(f"{path.name} is broken or cut off: {printable(error)}") from None
-
-
-def _csv(path: Path) -> pa.Table:
-    text = _bytes(path)
-    if stray := next((one for one in QUOTED.finditer(text) if one[1] is None), None):
-        line = text.count(b"\n", 0, stray.start() + 1) + 1
-        raise ValueError(f"{path.name}, line {line}: a quote is stray, or one is missing")
-    table = pa.csv.read_csv(pa.BufferReader(text), pa.csv.ReadOptions(block_size=16 * HEAD), **CSV)
-    if again := {name for name in table.column_names if table.column_names.count(name) > 1}:
-        raise ValueError(f"{path.name} has more than one column {printable(min(again))}: rename all but one")
-    return table
 
 
 def _json_lines(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None) -> pa.Table | list[dict]:

@@ -360,13 +360,10 @@ class _Reading:
             return
         if "reward" in rows and turns is None and (same["reward"].max() > same["reward"].min()).any():
             raise ValueError("the rewards of a rollout's turns differ: --turns last (the last one has it), or --turns sum")
-
-        def joined(lists: pd.Series) -> list:
-            return [one for part in lists for one in entries(part)]
-
         how: dict[str, Any] = {name: "last" for name in rows if name not in ("group", "rollout")}
         how |= {"turns": "sum"} | ({"reward": turns or "last"} if "reward" in rows else {})
-        how |= {role: "sum" if role == "length" else joined for role in ("length", *TOKENS) if role in rows}
+        how |= {role: lambda lists: [one for part in lists for one in entries(part)] for role in TOKENS}
+        how = {role: one for role, one in (how | {"length": "sum"}).items() if role in rows}
         self.rows = same.agg(how).reset_index()
 
     def leave_lone(self, lone: str | None) -> None:
@@ -421,6 +418,7 @@ class _Reading:
         return RolloutLog(rows, used, self._findings(rows[used]))
 
     def _findings(self, used: pd.DataFrame) -> Findings:
+        """Return what the log holds, and what the rows that are used say against it."""
         rewards: dict[float, int] = {}
         uniform, remarks = 0, list(self.remarks)
         if "reward" in used:

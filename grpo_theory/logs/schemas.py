@@ -135,7 +135,7 @@ def opened(path: Path, named: str | None, pattern: str | None, given: Mapping[st
     if named is not None and named not in schemas():
         raise ValueError(f"schema must be one of {', '.join(schemas())}, got {shown(named)}")
     found = files.files_of(path, pattern)
-    if not (full := [one for one in found if not files.is_blank(one)]):
+    if not (full := [one for one in found if one.stat().st_size >= files.BLANK or one.read_bytes().strip()]):
         raise ValueError(f"path must be a log with rows, and '{printable(path)}' is empty")
     heads = {shape: files.head(one) for shape, one in {files.shape(one): one for one in reversed(full)}.items()}
     fits: dict[str, list[Path]] = {}

@@ -20,10 +20,11 @@ from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import PromptTerms, prompt_gradients
-from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.group_size import (
+    FEWEST_PROMPTS,
     LEAVE_ONE_OUT,
     Estimates,
+    Limits,
     SizeChoice,
     Switch,
     baseline_terms,
@@ -459,23 +460,6 @@ class EstimatorLaws:
         law = StepLaw.of_unbiased(baseline_terms(self.rollouts)[baseline], np.array([choice.group_size]))
         roots, likely = law.root_efficiency(np.array([choice.batch_size]))
         return roots.at(0), float(likely[0])
-
-
-def plan_by_efficiency(laws: EstimatorLaws, own: Estimator, level: float) -> tuple[EfficiencyChoice | None, str]:
-    """Plan an estimator's batch by efficiency; or say why it cannot be planned so.
-
-    Raises
-    ------
-    ValueError
-        If the estimator's advantages depend on more than the rewards of their own group, or are not defined for these rewards.
-    """
-    check_reads_own_rewards(own)
-    if laws.distinct > MOST_VALUES:
-        told = f"the table has {laws.distinct:,} different rewards, and the law of {own.name} is known for at most {MOST_VALUES}"
-        return None, told
-    choice = laws.choice(own, level)
-    none = f"budget and limits allow no group of at most {laws.largest}, the number of responses of the prompts"
-    return choice, "" if choice else none
 
 
 def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: float, level: float) -> tuple[Switch, ...]:

@@ -1,11 +1,10 @@
 """What is studied: bandits, policies over responses or sequences, the penalty, and the problem that bundles them."""
 
 from grpo_theory.problem import gallery
-from grpo_theory.problem.chain import TokenChain
+from grpo_theory.problem.chain import TokenChain, TokenTree, edge_table, response_table
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.logits import LogitMap, Paths, SmoothMap
-from grpo_theory.problem.objectives import Objective
-from grpo_theory.problem.point import Moments, Point
+from grpo_theory.problem.point import Moments, Objective, Point
 from grpo_theory.problem.policy import (
     KL,
     Bandit,
@@ -17,7 +16,6 @@ from grpo_theory.problem.policy import (
     TabularSoftmax,
 )
 from grpo_theory.problem.problem import Problem
-from grpo_theory.problem.tree import TokenTree, edge_table, response_table
 from grpo_theory.problem.two_layer import TwoLayerSoftmax
 
 __all__ = ["KL", "Bandit", "ChainPoint", "LinearSoftmax", "LogitMap", "Moments", "NotListedError", "Objective", "Paths"]

@@ -11,11 +11,10 @@ from grpo_theory.estimation import allocation as rules
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import AdvantageTable, reward_table
-from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training
+from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training, powers_of
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import Ball, Optimiser
 from grpo_theory.simulate.rollouts import close_groups
-from grpo_theory.simulate.seen import powers_of
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
 from grpo_theory.validation import Array
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import brentq
 
-from grpo_theory.problem.recursion import visits
+from grpo_theory.problem.chain_point import visits
 from simulations.seeds import child_seed
 
 SUCCESS, SEED = 0.55, 36

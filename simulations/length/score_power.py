@@ -13,8 +13,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from grpo_theory.problem.chain_point import visits
 from grpo_theory.problem.gallery import KINDS
-from grpo_theory.problem.recursion import visits
 from simulations.length.grid import RATES, SETTING, kinds_and_rates, point_of, reached
 from simulations.statements import stated
 

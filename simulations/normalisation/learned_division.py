@@ -17,8 +17,7 @@ import numpy as np
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness import check, run
-from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.training import finite_objectives
+from grpo_theory.simulate.training import StepGrid, finite_objectives
 from simulations.best_rate import lead
 from simulations.normalisation.heads import near_orthogonal, state
 from simulations.normalisation.networks import TITLE, network_problem, pair_cosines

@@ -34,7 +34,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness import check, rows, run
-from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import StepGrid
 from simulations.best_rate import lead
 from simulations.kernels import kernel_at
 from simulations.normalisation.heads import hidden_states

@@ -19,7 +19,7 @@ from grpo_theory.estimation import find
 from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import summary
 from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import StepGrid
 from simulations.best_rate import lead
 from simulations.plan import run_worlds
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, CONTROL, LINEAR, PERMUTED, PLANNED, WIDTHS, problem

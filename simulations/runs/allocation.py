@@ -9,7 +9,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.harness import check, rows, run
-from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import StepGrid
 from simulations.best_rate import ahead, lead
 from simulations.runs.allocation_step import SGPO_NOW, VIP_AT_START
 from simulations.runs.arms import OPTIMISERS

@@ -10,7 +10,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import StepGrid
 from grpo_theory.validation import Array
 from simulations.runs.worlds import ALL, NetworkWorld, World
 

@@ -12,8 +12,7 @@ import numpy as np
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.jit import kernel
-from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.training import finite_objectives
+from grpo_theory.simulate.training import StepGrid, finite_objectives
 from simulations.runs.arms import estimator_of, quietly
 from simulations.runs.worlds import World
 from simulations.seeds import child_seed

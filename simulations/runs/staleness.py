@@ -15,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory.estimation.parts import CLIPS, Clip, Ratio
 from grpo_theory.harness import check, rows, run
 from grpo_theory.simulate.optimisers import ascend
-from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import StepGrid
 from simulations.best_rate import ahead, lead
 from simulations.runs.arms import success_rates
 from simulations.runs.worlds import WORLDS, World

@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.problem.two_layer import TwoLayerMap
-from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import StepGrid
 from simulations.seeds import child_seed
 from simulations.sequence.parts import random_bandit, random_problem
 

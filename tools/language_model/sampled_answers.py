@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from question_sets import FOLDER, describe_model, keep, load_model, sample, write_file
 
-from grpo_theory.language_model.projection import CountSketch
-from grpo_theory.language_model.scores import log_likelihood, trained_parameters
+from grpo_theory.language_model.scores import CountSketch, log_likelihood, trained_parameters
 
 END = "\n"
 """What ends an answer."""

@@ -51,18 +51,31 @@ def _plan(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:
     from grpo_theory.logs import read_rollouts
     from grpo_theory.page.section import option
     from grpo_theory.plan import Limits, advise, advise_run
+    from grpo_theory.plan.advice import check_total
     from grpo_theory.validation import ArgumentError
 
     log, whole = None, None
     try:
         limiting = {name: given for name in LIMITS if (given := getattr(options, name)) is not None}
-        limiting["budget"] = _budget(options)
+        # ValueErrors where neither what a step may cost nor the run's responses are given, and where they contradict.
+        if options.total is None and options.training_prompts is not None:
+            raise ValueError("--training-prompts is of the whole run: give its responses too (--total)")
+        if options.total is None and options.budget is None:
+            raise ValueError("give what one batch may cost (--budget), or the responses of the whole run (--total), or both")
+        costs = options.cost_prompt, options.cost_response
+        total = None if options.total is None else check_total(options.total, costs)
+        if total is not None and options.budget is None:
+            limiting["budget"] = min(STEP * (0.5 * costs[0] + costs[1]), total)
+        elif total is not None and options.budget > total:
+            what = (
+                "Here --total counts the responses of the whole run, or what they cost, and --budget is what one batch may cost"
+            )
+            raise ValueError(f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. {what}")
         log = read_rollouts(options.table, **chosen_rows(options))
         used = {"group_size": options.group_size, "estimator": options.estimator}
         advice = advise(log, Limits(**limiting), **used, level=options.level, tolerance=options.tolerance)
         if options.total is not None:
-            costs, largest = (options.cost_prompt, options.cost_response), options.max_group_size or STEP
-            run = {"training_prompts": options.training_prompts, "costs": costs, "largest": largest}
+            run = {"training_prompts": options.training_prompts, "costs": costs, "largest": options.max_group_size or STEP}
             whole = advise_run(log, options.total, **used, **run)
     except ArgumentError as error:
         raise ValueError(error.renamed({name: option(name) for name in vars(options)})) from None
@@ -72,25 +85,6 @@ def _plan(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:
         raise ValueError(f"{error}. What was read: {'; '.join(log.findings.reading[1:3])}") from None
     files = {"json": lambda: page.to_json(advice, whole), "html": lambda: page.to_html(advice, whole)}
     return files | {"text": lambda: page.to_text(advice, whole, everything=options.all)}
-
-
-def _budget(options: argparse.Namespace) -> float:
-    """Return what a step may cost; ValueError where neither it nor the run's responses are given, and where they contradict."""
-    from grpo_theory.plan.run_advice import check_total
-
-    if options.total is None:
-        if options.training_prompts is not None:
-            raise ValueError("--training-prompts is of the whole run: give its responses too (--total)")
-        if options.budget is None:
-            raise ValueError("give what one batch may cost (--budget), or the responses of the whole run (--total), or both")
-        return float(options.budget)
-    total = check_total(options.total, (options.cost_prompt, options.cost_response))
-    if options.budget is None:
-        return min(STEP * (0.5 * options.cost_prompt + options.cost_response), total)
-    if options.budget > total:
-        told = f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. Here --total counts the responses"
-        raise ValueError(f"{told} of the whole run, or what they cost, and --budget is what one batch may cost")
-    return float(options.budget)
 
 
 def _check(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:

@@ -15,11 +15,10 @@ import numpy as np
 
 from grpo_theory.intervals import Interval
 from grpo_theory.page.section import WIDTH, Section, interval_text, level_text, number, option, percent, section_text, table_lines
-from grpo_theory.plan.advice import FEWEST, NO_SCORES, SHOWN, Advice
-from grpo_theory.plan.batches import limits_groups
+from grpo_theory.plan.advice import FEWEST, KEPT, LOST, NO_SCORES, RULE, SHOWN, Advice, RunAdvice
 from grpo_theory.plan.efficiency import weighs_by_length
 from grpo_theory.plan.expected_step import LearningRateFactor
-from grpo_theory.plan.run_advice import KEPT, LOST, RULE, RunAdvice
+from grpo_theory.plan.group_size import limits_groups
 from grpo_theory.user_text import json_value, printable
 from grpo_theory.validation import counted
 
