@@ -24,7 +24,7 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory.simulate import BLOCK_RUNS
 from grpo_theory.simulate.policies import logit_rule
-from grpo_theory.simulate.rollouts import draw_in_order, draw_outcomes, make_policy_room, make_room, world_of
+from grpo_theory.simulate.rollouts import draw_outcomes, make_policy_room, make_room, world_of
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.simulate.training import StepGrid
 
@@ -258,14 +258,14 @@ def test_numbers_that_mean_nothing_are_counts_all_the_same():
     logits = logit_rule(problem.policy, 1)
     world = world_of(problem, logits)
     policy = make_policy_room((1, LANES), logits, problem.policy.n_logits, wants_logs=False)
-    for in_order, draw in ((False, draw_outcomes), (True, draw_in_order)):
+    for in_order in (False, True):
         room = make_room(world, (1, 8), 0, LANES, in_order=in_order)
         room.prompts[:] = 0
         for _ in range(40):
             policy.pi[:] = rng.choice([np.nan, np.inf, -np.inf, 1e300, -1e300, 0.1], policy.pi.shape)
             room.words[:] = rng.integers(0, 1 << 62, room.words.shape, dtype=np.uint64) * np.uint64(2)
             room.short[:] &= -2
-            draw(world, 8, room, policy)
+            draw_outcomes(world, 8, room, policy)
             assert room.counts.min() >= 0
             assert (room.counts.sum(axis=1) == 8).all()
     assert room.counts.shape[-1] == LANES

@@ -113,10 +113,10 @@ class TRLCallback:
         """Return the sketches of some responses; zeros for one whose tokens are all masked, which the trainer leaves out."""
         from grpo_theory.language_model import sketch
 
-        def tokens(part: str) -> list[list[int]]:
-            return [output[f"{part}_ids"][row][output[f"{part}_mask"][row] != 0].tolist() for row in rows.tolist()]
-
-        prompts, responses = tokens("prompt"), tokens("completion")
+        prompts, responses = (
+            [output[f"{part}_ids"][row][output[f"{part}_mask"][row] != 0].tolist() for row in rows.tolist()]
+            for part in ("prompt", "completion")
+        )
         some = [number for number, one in enumerate(responses) if one]
         sketches, model = np.zeros((rows.size, self.width)), self.trainer.accelerator.unwrap_model(self.trainer.model)
         if some:

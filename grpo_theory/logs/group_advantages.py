@@ -74,7 +74,25 @@ def advantages(
     [0.5, -0.5, 0.25, -0.25]
     """
     estimator = find(name, "name")
-    values, sizes = _combined(rewards, weights)
+    if isinstance(rewards, Mapping) and rewards:
+        for one in weights or {}:
+            check_name("weights", one, rewards)
+        parts = {one: _flat(f"rewards[{one!r}]", part, missing=True) for one, part in rewards.items()}
+        (first, (values, sizes)), *others = parts.items()
+        for other, (found, own) in others:
+            if own != sizes or found.size != values.size:
+                raise ValueError(f"rewards must have one number per response each, and {other!r} has other shapes than {first!r}")
+        stacked = np.stack([part for part, _ in parts.values()])
+        factors = as_real_array("weights", [(weights or {}).get(one, 1.0) for one in parts], 1)
+        nowhere = np.isnan(stacked).all(axis=0)
+        if nowhere.any():
+            lost = np.argmax(nowhere)
+            raise ValueError(f"rewards must have a number for every response, and none has one for response {lost}")
+        values = factors @ np.where(np.isnan(stacked), 0.0, stacked)
+    elif weights is not None:
+        raise ValueError("weights must be left out unless rewards are a mapping of several rewards by name")
+    else:
+        values, sizes = _flat("rewards", rewards)
     if (sizes is None) == (groups is None):
         raise ValueError(
             "groups must have one id per reward where rewards are flat, and be left out where rewards are a list of arrays, one "
@@ -140,27 +158,6 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
             raise ValueError(f"the kernel of estimator {estimator.name!r} gives {given[group]} for a group with rewards {of}")
         found[rows] = given
     return found
-
-
-def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array, Sizes]:
-    """Return all rewards in a row (N,), several of a response added up, and the sizes of the groups of a list."""
-    if not isinstance(rewards, Mapping) or not rewards:
-        if weights is not None:
-            raise ValueError("weights must be left out unless rewards are a mapping of several rewards by name")
-        return _flat("rewards", rewards)
-    for one in weights or {}:
-        check_name("weights", one, rewards)
-    parts = {one: _flat(f"rewards[{one!r}]", part, missing=True) for one, part in rewards.items()}
-    (first, (values, sizes)), *others = parts.items()
-    for other, (found, own) in others:
-        if own != sizes or found.size != values.size:
-            raise ValueError(f"rewards must have one number per response each, and {other!r} has other shapes than {first!r}")
-    stacked = np.stack([part for part, _ in parts.values()])
-    factors = as_real_array("weights", [(weights or {}).get(one, 1.0) for one in parts], 1)
-    nowhere = np.isnan(stacked).all(axis=0)
-    if nowhere.any():
-        raise ValueError(f"rewards must have a number for every response, and none has one for response {np.argmax(nowhere)}")
-    return factors @ np.where(np.isnan(stacked), 0.0, stacked), sizes
 
 
 def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Sizes]:

@@ -415,10 +415,7 @@ class _Reading:
         used = self.rows["group"].isin(asked["group"]).to_numpy()
         rows = self.rows.drop(columns=({*HIDDEN} & {*self.rows}) - {*self.keep})
         rows = rows.assign(group=pd.factorize(rows["group"])[0]).reset_index(drop=True)
-        return RolloutLog(rows, used, self._findings(rows[used]))
-
-    def _findings(self, used: pd.DataFrame) -> Findings:
-        """Return what the log holds, and what the rows that are used say against it."""
+        used, mask = rows[used], used
         rewards: dict[float, int] = {}
         uniform, remarks = 0, list(self.remarks)
         if "reward" in used:
@@ -433,10 +430,11 @@ class _Reading:
         columns = {role: text for role, text in self.chosen.items() if role in used and role not in unsaid}
         left = {what: many for what, many in self.left_out.items() if many}
         read = self.source.schema.name, columns, len(self.source.mine), self.read, left
-        steps = tuple(np.unique(used["step"]).tolist()) if self.stepped else ()
+        at = tuple(np.unique(used["step"]).tolist()) if self.stepped else ()
         sizes = used["group"].value_counts().value_counts().sort_index()
         held = {int(size): int(many) for size, many in sizes.items()}
-        return Findings(*read, steps, int(used["prompt"].nunique()), held, rewards, uniform, tuple(remarks))
+        findings = Findings(*read, at, int(used["prompt"].nunique()), held, rewards, uniform, tuple(remarks))
+        return RolloutLog(rows, mask, findings)
 
 
 def _repeated(rows: pd.DataFrame) -> np.ndarray:

@@ -437,23 +437,19 @@ class EstimatorLaws:
 
     def others(self, own: Estimator | None, level: float) -> dict[str, EfficiencyChoice]:
         """Return the choices of `OTHERS` but the user's estimator; of all but RLOO if the user's is planned by its error."""
-        found = {}
+        found, values = {}, self.classes.values
         for other in map(find, OTHERS):
-            if not (other.name == "rloo" if own is None else self._same(other, own)):
-                try:
-                    found[other.name] = self.choice(other, level)
-                except ValueError:  # as one that divides by the mean, of rewards below 0
-                    continue
-        return {name: choice for name, choice in found.items() if choice is not None}
-
-    def _same(self, other: Estimator, own: Estimator) -> bool:
-        """Return whether an estimator gives responses the advantages of the user's, whatever either is called."""
-        sizes = np.intersect1d(self.sizes(other), self.sizes(own)).tolist()
-        try:
-            tables = [[group_table(one, self.classes.values, size).advantages for one in (other, own)] for size in sizes]
-        except ValueError:
-            return False
-        return bool(tables) and all(np.allclose(first, second, rtol=1e-9, atol=1e-12) for first, second in tables)
+            try:
+                same = other.name == "rloo"
+                if own is not None:  # the user's, if it gives responses the same advantages, whatever either is called
+                    sizes = np.intersect1d(self.sizes(other), self.sizes(own)).tolist()
+                    tables = [[group_table(one, values, size).advantages for one in (other, own)] for size in sizes]
+                    same = bool(tables) and all(np.allclose(*both, rtol=1e-9, atol=1e-12) for both in tables)
+                if not same and (choice := self.choice(other, level)) is not None:
+                    found[other.name] = choice
+            except ValueError:  # as one that divides by the mean, of rewards below 0
+                continue
+        return found
 
     def of_recommended(self, baseline: str, choice: SizeChoice) -> tuple[Estimates, float]:
         """Return the root of the efficiency of a baseline with its batch, times ||g||, and its likely value."""

@@ -8,6 +8,7 @@ state to state.  They are the sums of the weight, of the weight times X_f, and o
 (docs/derivations.md, section 15).  So a thousand tokens cost a thousand times what one costs.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,32 +71,6 @@ class SuffixSums(NamedTuple):
     mass: Array
     mean: Array
     product: Array
-
-
-def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> SuffixSums:
-    """Carry the sums back from the last token to the first.
-
-    Parameters
-    ----------
-    walk : Walk
-    vectors : ndarray, shape (F, S, V, w)
-        The entries of x_f that are not 0, which lie side by side.
-    offsets : ndarray of int64, shape (S,)
-        Where they begin, by state.
-    width : int
-        The number of all entries W.
-    """
-    horizon, (n_states, n_rewards), n_features = walk.shares.size - 1, walk.law.shape, len(vectors)
-    for what, shape in (
-        ("the chances of rewards from each state and token on", (horizon, n_states, n_rewards)),
-        ("the mean scores from each state on", (2, n_states, n_rewards, n_features, width)),
-    ):
-        check_room(what, shape, "take a shorter horizon, fewer states, or features in place of free logits")
-    mass = chances_to_come(walk)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _, mean, product in suffix_sums_back(walk, mass, vectors, offsets, width):  # noqa: B007  # the last ones are kept
-            pass
-    return SuffixSums(mass, np.moveaxis(mean, 1, 3), product)
 
 
 def suffix_sums_back(
@@ -292,9 +267,18 @@ class ChainPoint(Point):
         return Walk(nexts, ends, weights, np.ascontiguousarray(shares), law)
 
     def suffix_sums(self, walk: Walk, gains: Array) -> SuffixSums:
-        """Return what is carried back of scores times gains of tokens, (F, S, V)."""
-        scores, offsets = self._blocks
-        return carry(walk, gains[..., None] * scores, offsets, self.policy.dimension)
+        """Return what is carried back, from the last token to the first, of scores times gains of tokens, (F, S, V)."""
+        (scores, offsets), width, (n_states, n_rewards) = self._blocks, self.policy.dimension, walk.law.shape
+        for what, shape in (
+            ("the chances of rewards from each state and token on", (self.policy.horizon, n_states, n_rewards)),
+            ("the mean scores from each state on", (2, n_states, n_rewards, len(gains), width)),
+        ):
+            check_room(what, shape, "take a shorter horizon, fewer states, or features in place of free logits")
+        mass = chances_to_come(walk)
+        with np.errstate(over="ignore", invalid="ignore"):
+            back = suffix_sums_back(walk, mass, gains[..., None] * scores, offsets, width)
+            ((_, mean, product),) = deque(back, maxlen=1)
+        return SuffixSums(mass, np.moveaxis(mean, 1, 3), product)
 
     def score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
         """Return the sums over responses of what their tokens' scores add up to, on any policy's draws.

@@ -304,30 +304,18 @@ def _sequence_shared() -> Problem:
     return Problem(bandit, policy, theta=rng.normal(size=5))
 
 
-def _uncorrelated(policy: Policy, theta: Array, draws: Array) -> Array:
-    """Make success probabilities of draws (M, K) less their regression on ||W||^2, prompt by prompt, stretched to 5% to 95%."""
+def _uncorrelated(linear: bool) -> Problem:
+    """Score norms and rewards vary, and are uncorrelated at every prompt: Assumption 2 holds, and not for want of variation."""
+    rng = np.random.default_rng(8 if linear else 7)
+    policy: Policy = LinearSoftmax(rng.normal(size=(12, 5, 5)) / np.sqrt(5.0)) if linear else TabularSoftmax(6, 4)
+    theta, draws = rng.normal(size=policy.dimension), rng.uniform(size=(policy.n_prompts, policy.n_responses))
     pi, norms = policy.probabilities(theta), (policy.scores(theta) ** 2).sum(axis=-1)
     centred = norms - (pi * norms).sum(axis=1, keepdims=True)
     # The least squares residual of the draws on ||W||^2 under pi, which is uncorrelated with it.
     left = draws - centred * (pi * centred * draws).sum(axis=1, keepdims=True) / (pi * centred**2).sum(axis=1, keepdims=True)
     # Cov(||W||^2, Z | x) = 0 makes b* = V, which is Assumption 2 (docs/derivations.md, section 3); stretching keeps it.
-    return 0.05 + 0.9 * (left - left.min()) / np.ptp(left)
-
-
-def _uncorrelated_tabular() -> Problem:
-    """Score norms and rewards vary, and are uncorrelated at every prompt: Assumption 2 holds, and not for want of variation."""
-    rng = np.random.default_rng(7)
-    policy, theta = TabularSoftmax(6, 4), rng.normal(size=24)
-    success = _uncorrelated(policy, theta, rng.uniform(size=(6, 4)))
-    return Problem(Bandit(success, rng.dirichlet(np.full(6, 4.0))), policy, theta=theta)
-
-
-def _uncorrelated_linear() -> Problem:
-    """As the one before, on features that prompts share: Assumption 2 holds, though score norms and rewards vary."""
-    rng = np.random.default_rng(8)
-    policy, theta = LinearSoftmax(rng.normal(size=(12, 5, 5)) / np.sqrt(5.0)), rng.normal(size=5)
-    success = _uncorrelated(policy, theta, rng.uniform(size=(12, 5)))
-    return Problem(Bandit(success), policy, theta=theta)
+    success = 0.05 + 0.9 * (left - left.min()) / np.ptp(left)
+    return Problem(Bandit(success, None if linear else rng.dirichlet(np.full(6, 4.0))), policy, theta=theta)
 
 
 def _language_model(prompt: str) -> Problem:
@@ -347,21 +335,17 @@ def _long_answers() -> Problem:
     return Problem(Bandit(success), policy, theta=data.head.astype(np.float64).reshape(-1))
 
 
-def _uniform_penalty(strength: float, n_prompts: int, n_responses: int) -> KL:
-    return KL(strength, np.full((n_prompts, n_responses), 1.0 / n_responses))
-
-
 def _kl_tabular() -> Problem:
     """A tabular policy with a penalty: the optimum is known, and flat in one direction at each prompt."""
     bandit = Bandit(np.random.default_rng(11).uniform(0.2, 0.8, (2, 3)))
-    return Problem(bandit, TabularSoftmax(2, 3), _uniform_penalty(1.0, 2, 3))
+    return Problem(bandit, TabularSoftmax(2, 3), KL(1.0, np.full((2, 3), 1.0 / 3)))
 
 
 def _kl_linear() -> Problem:
     """Shared features with a penalty: the optimum is unique, and found by Newton's method."""
     rng = np.random.default_rng(12)
     bandit = Bandit(rng.uniform(0.1, 0.9, (4, 3)))
-    return Problem(bandit, LinearSoftmax(rng.normal(size=(4, 3, 3))), _uniform_penalty(0.5, 4, 3))
+    return Problem(bandit, LinearSoftmax(rng.normal(size=(4, 3, 3))), KL(0.5, np.full((4, 3), 1.0 / 3)))
 
 
 def _kl_sequence() -> Problem:
@@ -369,7 +353,7 @@ def _kl_sequence() -> Problem:
     rng = np.random.default_rng(14)
     policy = TokenTree(3, vocabulary_size=2, horizon=2, end_token=0, features=rng.normal(size=(3, 4, 2)))
     bandit = Bandit(rng.uniform(0.1, 0.9, (3, policy.n_responses)))
-    return Problem(bandit, policy, _uniform_penalty(0.5, 3, policy.n_responses))
+    return Problem(bandit, policy, KL(0.5, np.full((3, policy.n_responses), 1.0 / policy.n_responses)))
 
 
 def _conflict() -> Problem:
@@ -395,7 +379,7 @@ def _single() -> Problem:
 def _indifferent() -> Problem:
     """All responses to a prompt are equally good: the reward says nothing of the score, and Corollary 10's assumption holds."""
     bandit = Bandit(np.repeat([[0.3], [0.8]], 3, axis=1))
-    return Problem(bandit, TabularSoftmax(2, 3), _uniform_penalty(1.0, 2, 3))
+    return Problem(bandit, TabularSoftmax(2, 3), KL(1.0, np.full((2, 3), 1.0 / 3)))
 
 
 def _balanced() -> Problem:
@@ -421,7 +405,7 @@ def _balanced() -> Problem:
     q -= np.linalg.pinv(everything) @ (everything @ q)
     # q_k = E[Z | k] - strength log(pi_k/reference_k) with reference 1/K (docs/derivations.md, section 5), solved for E[Z | k].
     success = 0.5 + 0.3 * q.reshape(pi.shape) / np.abs(q).max() + strength * np.log(n_responses * pi)
-    return Problem(Bandit(success), policy, _uniform_penalty(strength, n_prompts, n_responses))
+    return Problem(Bandit(success), policy, KL(strength, np.full((n_prompts, n_responses), 1.0 / n_responses)))
 
 
 def crowd(n_prompts: int) -> Problem:
@@ -434,7 +418,7 @@ def crowd(n_prompts: int) -> Problem:
     5
     """
     bandit = Bandit(np.random.default_rng(13).uniform(0.2, 0.8, (n_prompts, 3)))
-    penalty = _uniform_penalty(1.0, n_prompts, 3)
+    penalty = KL(1.0, np.full((n_prompts, 3), 1.0 / 3))
     title = f"tabular, {n_prompts} prompts, KL penalty"
     return Problem(bandit, TabularSoftmax(n_prompts, 3), penalty, name="crowd", title=title)
 
@@ -450,7 +434,7 @@ def _two_speeds() -> Problem:
     features[:2, 0, 0] = 1.0
     features[2, 0, 1] = 4.0
     bandit = Bandit([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    return Problem(bandit, LinearSoftmax(features), _uniform_penalty(3.0, 3, 2))
+    return Problem(bandit, LinearSoftmax(features), KL(3.0, np.full((3, 2), 1.0 / 2)))
 
 
 def _network() -> Problem:
@@ -473,8 +457,8 @@ _ENTRIES: dict[str, _Entry] = {
     "sequence-shared": _Entry("sequences, shared features", ("gradient", "sequence"), _sequence_shared),
     **{f"lm-{p}": _Entry(f"SmolLM2, {p}", ("gradient", "language model"), partial(_language_model, p)) for p in PROMPTS},
     "lm-answers": _Entry("SmolLM2, long answers", ("off policy", "sequence", "language model"), _long_answers),
-    "uncorrelated-tabular": _Entry("tabular, Assumption 2 holds", ("assumption",), _uncorrelated_tabular),
-    "uncorrelated-linear": _Entry("linear features, Assumption 2 holds", ("assumption",), _uncorrelated_linear),
+    "uncorrelated-tabular": _Entry("tabular, Assumption 2 holds", ("assumption",), partial(_uncorrelated, False)),
+    "uncorrelated-linear": _Entry("linear features, Assumption 2 holds", ("assumption",), partial(_uncorrelated, True)),
     "kl-tabular": _Entry("tabular, KL penalty", ("training",), _kl_tabular),
     "kl-linear": _Entry("linear features, KL penalty", ("training",), _kl_linear),
     "kl-sequence": _Entry("sequences, KL penalty", ("training", "sequence"), _kl_sequence),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -139,8 +139,7 @@ class Objective:
         >>> gt.Objective.best_of(4)
         Objective('best of 4')
         """
-        best = cls.order_statistic(draws, draws)
-        return cls(f"best of {draws}", best.value, best.slope, best.curvature)
+        return replace(cls.order_statistic(draws, draws), name=f"best of {draws}")
 
     @classmethod
     def order_statistic(cls, rank: int, draws: int) -> Self:

@@ -148,12 +148,9 @@ class Policy:
         """
         for shape in ((self.n_prompts, self.n_logits, self.dimension), (self.dimension, self.dimension)):
             check_room("the derivatives of all logits", shape, "logit_slopes(theta, directions) has those along a few directions")
-        if isinstance(self.logit_map, LogitMap):
-            tangent = self.logit_map
-        elif theta is None:
+        if theta is None and not self.is_linear:
             raise ValueError(f"theta must be given for the derivatives of {self!r}: its logits are not linear")
-        else:
-            tangent = self.tangent(theta)
+        tangent = self.tangent(np.zeros(self.dimension) if theta is None else theta)
         return np.moveaxis(tangent.logits(np.eye(self.dimension)), 0, -1)
 
     def _as_vectors(self, vectors: ArrayLike, name: str) -> Array:

@@ -56,19 +56,15 @@ class TwoLayerTangent(LogitMap):
         moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
         return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
 
-    def _backwards(self, logit_gradients: Array) -> Array:
-        """Return S_m' c_m, what the units' inputs get, shape (M, H)."""
-        return (logit_gradients[:, None, :] @ self.slopes)[:, 0]
-
     def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
         """Return Phi_m' c_m, shape (M, d)."""
-        first = self._backwards(logit_gradients)[:, :, None] * self.inputs[:, None, :]
+        first = (logit_gradients[:, None, :] @ self.slopes)[:, 0, :, None] * self.inputs[:, None, :]
         second = logit_gradients[:, :, None] * self.hidden[:, None, :]
         return np.concatenate([layer.reshape(self.n_prompts, -1) for layer in (first, second)], axis=1)
 
     def adjoint(self, logit_gradients: Array) -> Array:
         """Return sum_m Phi_m' c_m, shape (d,)."""
-        first = self._backwards(logit_gradients).T @ self.inputs
+        first = (logit_gradients[:, None, :] @ self.slopes)[:, 0].T @ self.inputs
         return np.concatenate([first.reshape(-1), (logit_gradients.T @ self.hidden).reshape(-1)])
 
     def gram(self) -> Array:

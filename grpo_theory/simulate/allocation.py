@@ -103,6 +103,7 @@ class AllocatedRuns(Runs):
 
     def __init__(self, training: AllocatedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
         super().__init__(training, streams, starts, factors, period)
+        self._scale = 1.0 / training.sizes.batch_size  # advantages are over the sizes of their groups
         bandit = training.problem.bandit
         self._seen = np.zeros((2, bandit.n_prompts, self.lanes))  # sums and numbers of rewards
         self._start_values = np.full((bandit.n_prompts, self.lanes), np.nan)
@@ -156,11 +157,6 @@ class AllocatedRuns(Runs):
         for b, prompts in enumerate(room.prompts):  # one after another, because a prompt may have several groups
             for seen, new in zip(self._seen, (totals[b], self.looks[b]), strict=True):
                 seen[prompts, lanes] = training.rule.memory * seen[prompts, lanes] + new
-
-    @property
-    def scale(self) -> float:
-        """What multiplies the sums over a step's groups, whose advantages are over their sizes."""
-        return 1.0 / self.training.sizes.batch_size
 
 
 def training_of(

@@ -57,8 +57,8 @@ class Viewer:
         ValueError
             If one is not finite, of a run that has not left the finite numbers.
         """
-        batch_size, _, lanes = policy.pi.shape
-        penalties = self.penalties(room, policy)
+        (batch_size, _, lanes), penalties = policy.pi.shape, self.penalties(room, policy)
+        rewards = np.ascontiguousarray(self.problem.bandit.values[:, None] - penalties[:, :, None]).reshape(batch_size, -1, lanes)
         reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, lanes), np.nan)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
         logs = np.log(policy.pi) if "log_probabilities" in self._reads else np.full(policy.pi.shape, np.nan)
@@ -67,14 +67,7 @@ class Viewer:
         wanted = np.zeros(lanes, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
         lengths = self.world.logits.lengths
-        return self._call.advantages(
-            room.ordered, self.rewards(penalties), np.stack([norms, logs]), lengths, known, batch_size, wanted
-        )
-
-    def rewards(self, penalties: Array) -> Array:
-        """Return the reward of each outcome, less the penalties (B, K, LANES) of the responses, shape (B, O, LANES)."""
-        values = self.problem.bandit.values[:, None] - penalties[:, :, None]
-        return np.ascontiguousarray(values).reshape(len(values), -1, penalties.shape[2])
+        return self._call.advantages(room.ordered, rewards, np.stack([norms, logs]), lengths, known, batch_size, wanted)
 
     def away(self, log_tokens: Array, prompts: Integers) -> Array:
         """Return log(pi/reference) of the tokens (B, D, LANES) at prompts (B, LANES)."""
@@ -202,13 +195,6 @@ class Training:
         """The strength of a KL term in the loss."""
         return self.problem.kl.strength if self.problem.kl is not None and self.estimator.kl.place == "loss" else 0.0
 
-    @property
-    def in_one_loop(self) -> bool:
-        """Whether updates can follow each other in compiled code: nothing is called, and who draws is updated."""
-        own = type(self.optimiser) in (SGD, Adam)
-        summed = self.table is not None or self.affine is not None
-        return summed and not self.sizes.moves and self.drift == 0.0 and self.pool == 0 and own
-
     def start(
         self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
     ) -> "Runs":
@@ -314,6 +300,7 @@ class Runs:
         self._places = np.arange(sizes.n_updated * lanes).reshape(-1, lanes)
         self.record = NO_RECORD
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
+        self._scale = 1.0 / (sizes.n_updated * sizes.group_size)  # what multiplies the sums over an update's responses
 
     def _by_run(self, array: Array) -> Array:
         return array.copy() if self._alone else np.ascontiguousarray(array[:, : self.n].T)
@@ -341,7 +328,9 @@ class Runs:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
-        if training.in_one_loop and not self.one_by_one:
+        # Updates follow each other in compiled code where nothing is called, and who draws is updated.
+        summed, known = training.table is not None or training.affine is not None, type(training.optimiser) in (SGD, Adam)
+        if summed and known and not (self.one_by_one or sizes.moves or training.drift or training.pool):
             rule = rollouts.Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
             adaptive = isinstance(training.optimiser, Adam)
             moves = rollouts.Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
@@ -366,9 +355,9 @@ class Runs:
             sampler = self._past.pop(0)
         rollouts.draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
         rollouts.fill_policy(world, sampler, self.room.prompts, self.n, self.room, self.policy)
-        self.share_out()
-        draw = rollouts.draw_in_order if len(self.room.ordered) else rollouts.draw_outcomes
-        draw(world, sizes.group_size, self.room, self.policy)
+        if self.one_by_one:
+            self.share_out()
+        rollouts.draw_outcomes(world, sizes.group_size, self.room, self.policy)
         if len(self.record.hessian):
             keep_rollout(world.logits, self.record, self.count, self.room, self.policy)
         self.sum_advantages(sampler)
@@ -410,13 +399,8 @@ class Runs:
             rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, logit_gradients)
         if training.pool:
             pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], logit_gradients)
-        rollouts.centre_edges(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], logit_gradients)
+        rollouts.centre_edges(logits, self._now.tokens, self._scale, self.room.scratch.rows[2], logit_gradients)
         self._step(first)
-
-    @property
-    def scale(self) -> float:
-        """What multiplies the sums over an update's responses."""
-        return 1.0 / (self.training.sizes.n_updated * self.training.sizes.group_size)
 
     def _step(self, first: int) -> None:
         """Move along the logit gradients."""

@@ -360,7 +360,7 @@ class ChainGradients:
 
     def observe(self, number: int, replications: int) -> Array:
         """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""
-        batch_size, group_size = self.sizes
+        (batch_size, group_size), moments = self.sizes, self.current.moments
         walks = make_walks(replications * batch_size, group_size, self.current.policy.horizon)
         draw_walks(self.words, number, 0, batch_size * group_size, self.chances, walks)
         batch = seen(walks, self.sampler, {name for one in self.weights for name in one.estimator.advantage.reads})
@@ -369,26 +369,21 @@ class ChainGradients:
         with np.errstate(over="ignore", invalid="ignore"):
             for own in self.weights:
                 logit_gradients = own.logit_gradients(walks, advantages_in(own.estimator, batch, batch_size), batch_size)
-                rows.append(self._compare(own.estimator, walks.prompts, logit_gradients))
+                vectors = self.current.tangent.vectors(logit_gradients)
+                apart = ((vectors - moments.prompt_gradients[walks.prompts]) ** 2).sum(axis=1)
+                # ghat = (1/B) sum_b Phi' c_b, with ||ghat - g||^2, ||ghat||^2 and g . ghat (docs/derivations.md, section 37).
+                estimates = vectors.reshape(-1, batch_size, vectors.shape[1]).sum(axis=1) / batch_size
+                errors = ((estimates - moments.gradient) ** 2).sum(axis=1)
+                power, gain = (estimates**2).sum(axis=1), (estimates * moments.gradient).sum(axis=1)
+                along = [(estimates * direction).sum(axis=1) for direction in self.directions]
+                rows.append(np.stack([errors, apart.reshape(-1, batch_size).sum(axis=1) / batch_size, power, gain, *along]))
+                if not np.isfinite(rows[-1]).all():
+                    raise ValueError(
+                        "behaviour must be so near to theta that the importance ratios of estimator "
+                        f"{own.estimator.name!r} have squares within double precision. Over responses of up to "
+                        f"{self.current.policy.horizon} tokens they have not"
+                    )
         return np.stack(rows)
-
-    def _compare(self, estimator: Estimator, prompts: Integers, logit_gradients: Array) -> Array:
-        """Return what is observed of groups' logit gradients, shape (4 + J, R)."""
-        moments, batch_size = self.current.moments, self.sizes[0]
-        vectors = self.current.tangent.vectors(logit_gradients)
-        apart = ((vectors - moments.prompt_gradients[prompts]) ** 2).sum(axis=1)
-        # ghat = (1/B) sum_b Phi' c_b, with ||ghat - g||^2, ||ghat||^2 and g . ghat (docs/derivations.md, section 37).
-        estimates = vectors.reshape(-1, batch_size, vectors.shape[1]).sum(axis=1) / batch_size
-        errors = ((estimates - moments.gradient) ** 2).sum(axis=1)
-        power, gain = (estimates**2).sum(axis=1), (estimates * moments.gradient).sum(axis=1)
-        along = [(estimates * direction).sum(axis=1) for direction in self.directions]
-        rows = np.stack([errors, apart.reshape(-1, batch_size).sum(axis=1) / batch_size, power, gain, *along])
-        if not np.isfinite(rows).all():
-            raise ValueError(
-                f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have squares "
-                f"within double precision. Over responses of up to {self.current.policy.horizon} tokens they have not"
-            )
-        return rows
 
 
 def chain_gradients(
@@ -431,15 +426,12 @@ class ChainRun:
         self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
-        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().policy.horizon)
+        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, training.problem.policy.horizon)
 
     @property
     def theta(self) -> Array:
         """The iterate, shape (d,)."""
         return self.state.theta[0].copy()
-
-    def _point(self) -> ChainPoint:
-        return on_chain(self.training.problem, self.theta)
 
     def advance(self, count: int) -> None:
         """Make updates until there have been so many, rollout by rollout."""
@@ -463,7 +455,7 @@ class ChainRun:
         advantages = advantages_in(training.estimator, shown, sizes.batch_size)
         for update in range(sizes.updates):
             own = slice(update * sizes.n_updated, (update + 1) * sizes.n_updated)
-            current = self._point() if update or sizes.lag else sampler
+            current = on_chain(training.problem, self.theta) if update or sizes.lag else sampler
             self._update(current, sampler, self._walks.groups(own.start, own.stop), advantages[own])
 
     def _update(self, current: ChainPoint, sampler: ChainPoint, walks: Walks, advantages: Array) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -161,7 +161,7 @@ class GradientSimulation:
 
         There the efficiency is far from normal, and `efficiency_interval` has limits that hold.
         """
-        return np.sqrt(np.diag(self._covariance_of_efficiencies()))
+        return np.sqrt(np.diag(self._estimated("efficiency")[1]))
 
     def efficiency_interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return confidence limits of `efficiency`, shape (E,) each.
@@ -186,12 +186,12 @@ class GradientSimulation:
     @property
     def mse_standard_error(self) -> Array:
         """Standard error of `mse`, shape (E,)."""
-        return np.sqrt(np.diag(self._covariance(self.mse_scatter)))
+        return np.sqrt(np.diag(self._estimated("mse")[1]))
 
     @property
     def prompt_mse_standard_error(self) -> Array:
         """Standard error of `prompt_mse`, shape (E,)."""
-        return np.sqrt(np.diag(self._covariance(self.prompt_mse_scatter)))
+        return np.sqrt(np.diag(self._estimated("prompt_mse")[1]))
 
     @property
     def along_covariance(self) -> Array:
@@ -205,18 +205,18 @@ class GradientSimulation:
 
     def mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return mse(first) - mse(second) and its standard error from the paired replications."""
-        return self._difference(self.mse, lambda: self._covariance(self.mse_scatter), first, second)
+        return self._difference("mse", first, second)
 
     def efficiency_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return efficiency(first) - efficiency(second) and its standard error from the paired replications.
 
         The error is of second order, as `efficiency_standard_error` is.
         """
-        return self._difference(self.efficiency, self._covariance_of_efficiencies, first, second)
+        return self._difference("efficiency", first, second)
 
     def prompt_mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return prompt_mse(first) - prompt_mse(second) and its standard error from the paired replications."""
-        return self._difference(self.prompt_mse, lambda: self._covariance(self.prompt_mse_scatter), first, second)
+        return self._difference("prompt_mse", first, second)
 
     def index(self, estimator: str) -> int:
         """Return the index of an estimator along the first axes."""
@@ -234,15 +234,17 @@ class GradientSimulation:
         scatter = self.efficiency_scatter.reshape(2, len(power), 2, len(power))
         return roots, self._covariance(np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes))
 
-    def _covariance_of_efficiencies(self) -> Array:
-        """Return the covariance (E, E) of the squares of the roots, as of normal variables."""
+    def _estimated(self, name: str) -> tuple[Array, Array]:
+        """Return what is estimated under a name, (E,), and its covariance (E, E): that of efficiencies to second order."""
+        if name != "efficiency":
+            return getattr(self, name), self._covariance(getattr(self, f"{name}_scatter"))
         roots, covariance = self._roots()
         # Cov(x^2, y^2) = 4 E[x] E[y] Cov(x, y) + 2 Cov(x, y)^2 of normal x and y (Isserlis 1918).
-        return 4.0 * np.outer(roots, roots) * covariance + 2.0 * covariance**2
+        return self.efficiency, 4.0 * np.outer(roots, roots) * covariance + 2.0 * covariance**2
 
-    def _difference(self, means: Array, covariances: Callable[[], Array], first: str, second: str) -> tuple[float, float]:
+    def _difference(self, name: str, first: str, second: str) -> tuple[float, float]:
         i, j = self.index(first), self.index(second)
-        covariance = covariances()
+        means, covariance = self._estimated(name)
         variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
         return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
 

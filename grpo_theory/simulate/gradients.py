@@ -214,7 +214,16 @@ def simulate_gradients(
     >>> bool(difference > 5 * error)
     True
     """
-    chosen = _choose(estimators)
+    if isinstance(estimators, str | Estimator):
+        estimators = [estimators]
+    if not isinstance(estimators, Iterable) or (isinstance(estimators, np.ndarray) and estimators.ndim == 0):
+        raise TypeError(f"estimators must be a name, an Estimator or a sequence of them, got {estimators!r}")
+    chosen = [find(estimator, "estimators") for estimator in estimators]
+    names = [estimator.name for estimator in chosen]
+    if not names:
+        raise ValueError("estimators must name at least one estimator, got none")
+    if len(set(names)) < len(names):
+        raise ValueError(f"estimators must name each estimator once, got {', '.join(names)}")
     batch_size, group_size = draws.as_sizes(batch_size, group_size)
     replications = as_count("replications", replications)
     first_block = as_count("first_block", first_block, 0)
@@ -228,8 +237,8 @@ def simulate_gradients(
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     along = np.empty((0, problem.policy.dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), problem.policy.dimension), "(J, d)")
-    names, power = [estimator.name for estimator in chosen], current.target.known_gradient_squared_norm
-    size, told = block_replications(batch_size, group_size), "simulating" if progress else ""
+    power, told = current.target.known_gradient_squared_norm, "simulating" if progress else ""
+    size = block_replications(batch_size, group_size)
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         words = seed.generate_state(3, np.uint64)
         on_chain = chain_gradients(current, sampler, chosen, (batch_size, group_size), along, words)
@@ -251,17 +260,3 @@ def simulate_gradients(
     n_blocks = -(-replications // size)
     parts = map_in_order(simulate, range(first_block, first_block + n_blocks), workers, told)
     return reduce(GradientSimulation.merge, parts)
-
-
-def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
-    if isinstance(estimators, str | Estimator):
-        estimators = [estimators]
-    if not isinstance(estimators, Iterable) or (isinstance(estimators, np.ndarray) and estimators.ndim == 0):
-        raise TypeError(f"estimators must be a name, an Estimator or a sequence of them, got {estimators!r}")
-    chosen = [find(estimator, "estimators") for estimator in estimators]
-    names = [estimator.name for estimator in chosen]
-    if not names:
-        raise ValueError("estimators must name at least one estimator, got none")
-    if len(set(names)) < len(names):
-        raise ValueError(f"estimators must name each estimator once, got {', '.join(names)}")
-    return chosen

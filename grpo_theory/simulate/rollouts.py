@@ -203,21 +203,16 @@ def close_groups(sizes, group_size, room):
 
 @kernel
 def draw_outcomes(world, group_size, room, policy):
-    """Draw the outcomes of a rollout by how often each came."""
+    """Draw the outcomes of a rollout by how often each came, or one by one where there is room for them in order."""
     batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
     for b in range(batch_size):
         fill_thresholds(world, room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds)
-        count_classes(room.short, 2 * batch_size + b * padded, group_size, room.thresholds, room.below, room.counts[b])
-
-
-@kernel
-def draw_in_order(world, group_size, room, policy):
-    """Draw the outcomes of a rollout one by one: that of a response is how many thresholds its word has reached."""
-    batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
-    for b in range(batch_size):
-        fill_thresholds(world, room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds)
-        find_in_order(room.short, 2 * batch_size + b * padded, room.thresholds, room.counts.shape[1], room.ordered[b])
-        tally(room.ordered[b], room.counts[b])
+        first = 2 * batch_size + b * padded
+        if room.ordered.shape[0] > 0:  # the outcome of a response is how many thresholds its word has reached
+            find_in_order(room.short, first, room.thresholds, room.counts.shape[1], room.ordered[b])
+            tally(room.ordered[b], room.counts[b])
+        else:
+            count_classes(room.short, first, group_size, room.thresholds, room.below, room.counts[b])
 
 
 @kernel

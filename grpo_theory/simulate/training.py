@@ -333,27 +333,14 @@ class StepGrid:
 
     def looks(self, look: Callable[[Array], Array], replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
         """Return what `look` makes of iterates (R, d) after these numbers of updates, shape (S, R, C, ...)."""
-
-        def follow(runs: Runs) -> Array:
-            found = []
-            for count in checkpoints:
-                runs.advance(int(count))
-                found.append(look(runs.theta))
-            return np.stack(found, axis=1)
-
-        return self._along(follow, replications, rng)
+        return self._along(lambda runs: look(runs.theta), replications, rng, checkpoints)
 
     def iterates(self, replications: int, rng: Rng) -> Array:
         """Return all iterates, the start first, shape (S, R, n + 1, d)."""
+        return self._along(lambda runs: runs.path, replications, rng, [len(self.training.step_sizes)])[:, :, 0]
 
-        def follow(runs: Runs) -> Array:
-            runs.advance(len(self.training.step_sizes))
-            return runs.path
-
-        return self._along(follow, replications, rng)
-
-    def _along(self, follow: Callable[[Runs], Array], replications: int, rng: Rng) -> Array:
-        """Return what is found along the runs, (R, ...) of some side by side, by step size: shape (S, R, ...)."""
+    def _along(self, look: Callable[[Runs], Array], replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
+        """Return what is seen of runs (R, ...), some side by side, after these numbers of updates, shape (S, R, C, ...)."""
         problem, seed, found = self.training.problem, as_seed_sequence(rng), []
         starts = starting_points(problem, None, replications)
         for block, first in enumerate(range(0, replications, LANES)):
@@ -362,7 +349,11 @@ class StepGrid:
             for place in range(0, len(self.rates), together):
                 rates = self.rates[place : place + together]
                 runs = self.training.start(seed, block, np.tile(own, (len(rates), 1)), np.repeat(rates, len(own)), len(own))
-                along = follow(runs)
+                seen = []
+                for count in checkpoints:
+                    runs.advance(int(count))
+                    seen.append(look(runs))
+                along = np.stack(seen, axis=1)
                 parts.append(along.reshape(len(rates), len(own), *along.shape[1:]))
             found.append(np.concatenate(parts))
         return np.concatenate(found, axis=1)
