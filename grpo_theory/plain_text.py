@@ -33,20 +33,18 @@ def plain(text: str) -> str:
     '1 - C(n - c, k)/C(n, k)'
     """
     text = re.sub(r"([^\s.,;:])\$\$(\s+[A-Z])", r"\1.$$\2", text)
-    return " ".join(_FORMULA.sub(lambda found: _Formula(_tokens(found[1] or found[2])).read(), text).split())
-
-
-def _tokens(formula: str) -> list[str]:
-    """Return the tokens of a formula: the Hessian by its name, and words as they stand in braces, with their spaces."""
-    formula = re.sub(r"\\nabla\^2", r"\\Hess ", formula)
-    return _TOKEN.findall(re.sub(r"(\\text\{)([^{}]*)\}", lambda found: found[1] + found[2].replace(" ", r"\ ") + "}", formula))
+    return " ".join(_FORMULA.sub(lambda found: _Formula(found[1] or found[2]).read(), text).split())
 
 
 class _Formula:
     """A formula that is read from left to right; what was last decides where spaces stand."""
 
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens, self.out, self.last = tokens, "", "operator"
+    def __init__(self, formula: str | list[str]) -> None:
+        if isinstance(formula, str):  # the Hessian by its name, and words as they stand in braces, with their spaces
+            formula = re.sub(r"\\nabla\^2", r"\\Hess ", formula)
+            formula = re.sub(r"(\\text\{)([^{}]*)\}", lambda found: found[1] + found[2].replace(" ", r"\ ") + "}", formula)
+        self.tokens = _TOKEN.findall(formula) if isinstance(formula, str) else formula
+        self.out, self.last = "", "operator"
 
     def read(self) -> str:
         """Return all of it."""

@@ -138,7 +138,8 @@ def test_rewards_of_other_processes_count_and_are_not_sketched(asked):
     assert logged[0]["live/groups_with_signal"] == [5 / 6]
     assert (len(asked[0][1]), callback.monitor.responses) == (6, 2 * LOCAL)
     split = {"gradient_accumulation_steps": 3, "steps_per_generation": 6, "generation_batch_size": 24}
-    assert trainer_callback.responses_of(arguments(per_device_train_batch_size=2, **split)) == 12, "of an update's passes"
+    updated = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], per_device_train_batch_size=2, **split)).monitor.responses
+    assert updated == 12, "of an update's passes"
     other = Trainer([RIGHT, BRIEF], main=False)
     before = other._generate_and_score_completions
     gt.live.TRLCallback(other)

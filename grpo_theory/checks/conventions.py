@@ -128,6 +128,10 @@ class Fit:
         Groups that follow up to a thousandth of their largest advantage, which does not matter.
     factor : float
         The logged advantages are the convention's times this.
+    count : int
+        How many telling groups follow.
+    share : float
+        The share of the telling groups that follow the convention; 0 if none tells.
     """
 
     estimator: Estimator
@@ -135,17 +139,9 @@ class Fit:
     follows: Flags
     telling: Flags
     near: Flags
-    factor: float = 1.0
-
-    @property
-    def share(self) -> float:
-        """The share of the telling groups that follow the convention; 0 if none tells."""
-        return self.count / max(int(self.telling.sum()), 1)
-
-    @property
-    def count(self) -> int:
-        """How many telling groups follow."""
-        return int((self.follows & self.telling).sum())
+    factor: float
+    count: int
+    share: float
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -247,7 +243,8 @@ def fit(estimator: Estimator, groups: Groups, names: tuple[str, ...] = (), free:
     follows, near = (~groups.having(~(off <= limit)) | rounds for limit in limits)  # NaN is near to nothing
     # equal rewards of an advantage that is not 0 contradict most conventions, and tell for those that give it
     telling = groups.having((np.abs(logged) > allowed) | (np.abs(known) > allowed)) & ~rounds
-    return Fit(estimator, names, follows, telling, near, factor)
+    count = int((follows & telling).sum())
+    return Fit(estimator, names, follows, telling, near, factor, count, count / max(int(telling.sum()), 1))
 
 
 def named(fits: Sequence[Fit], most: int = 4) -> str:
@@ -292,8 +289,10 @@ def explain(groups: Groups, share: float, turns: Array | None = None) -> Explana
         for name, other in others:
             if fits := best_fits(other, free=name == "factor"):
                 names, factor, size = named(fits, 2), fits[0].factor, int(other.sizes.max())
-                grouped = name in sentences.PLACES
-                said = sentences.other_groups(name, size, names) if grouped else sentences.multiple(factor, names)
+                said = sentences.multiple(factor, names)
+                if name in sentences.PLACES:
+                    place = sentences.PLACES[name].format(size)
+                    said = f"Repair the advantages, or name the groups: {place}. They then follow {names}."
                 found.append(Explanation(name if factor > 0.0 else "sign", fits[0].share, size, said))
         best = max(found, key=lambda one: one.share)
         if best.share > FOLLOWED:

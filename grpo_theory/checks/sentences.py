@@ -1,7 +1,7 @@
 """The words in which `read`, `check`, `watch` and `gt.live` speak of a log: pure functions of numbers.
 
 Facts, a piece of a line each: `percent`, `share_text`, `signal`, `steps_text`.
-Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `one_baseline`, `multiple`, `other_groups`,
+Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `one_baseline`, `multiple`,
 `contradicting`, `unequal`.
 """
 
@@ -89,11 +89,6 @@ def multiple(factor: float, names: str) -> str:
             "wrong, or the logged reward is a cost."
         )
     return f"The advantages are those of {names}{times}: unless that is meant, the learning rate is off by this factor."
-
-
-def other_groups(place: str, size: int, names: str) -> str:
-    """Return what is wrong with advantages that follow a convention in other groups: of `PLACES`, of so many rows."""
-    return f"Repair the advantages, or name the groups: {PLACES[place].format(size)}. They then follow {names}."
 
 
 def contradicting(total: int, judged: int, prompts: Sequence[str], reasons: Mapping[str, int]) -> str:

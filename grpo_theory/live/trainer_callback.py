@@ -73,7 +73,10 @@ class TRLCallback:
         if sketches and name is None:
             told = "the trainer scales advantages over the whole batch, and single groups do not tell the efficiency of that"
             LOG.warning("no sketches are taken: %s. Name another estimator, as estimator='trl_grpo', to have that of it", told)
-        self.monitor = Monitor(every=every, estimator=name or "rloo", responses=responses_of(trainer.args), overhead=overhead)
+        args = trainer.args
+        processes = args.generation_batch_size // (args.per_device_train_batch_size * args.steps_per_generation)
+        updated = int(args.per_device_train_batch_size * args.gradient_accumulation_steps * processes)
+        self.monitor = Monitor(every=every, estimator=name or "rloo", responses=updated, overhead=overhead)
 
         @functools.wraps(scored)
         def watched(inputs: Any) -> Any:
@@ -141,12 +144,6 @@ def estimator_of(arguments: Any) -> str | None:
     if getattr(arguments, "multi_objective_aggregation", "sum_then_normalize") != "sum_then_normalize":
         return None
     return SCALINGS.get(str(arguments.scale_rewards))
-
-
-def responses_of(arguments: Any) -> int:
-    """Return how many responses one update has."""
-    processes = arguments.generation_batch_size // (arguments.per_device_train_batch_size * arguments.steps_per_generation)
-    return int(arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * processes)
 
 
 def trainer_batch(trainer: Any, size: int) -> tuple[Array, list[tuple[str, int]]]:

@@ -444,7 +444,7 @@ class EstimatorLaws:
                 if own is not None:  # the user's, if it gives responses the same advantages, whatever either is called
                     sizes = np.intersect1d(self.sizes(other), self.sizes(own)).tolist()
                     tables = [[group_table(one, values, size).advantages for one in (other, own)] for size in sizes]
-                    same = bool(tables) and all(np.allclose(*both, rtol=1e-9, atol=1e-12) for both in tables)
+                    same = bool(tables) and all(np.allclose(one, two, rtol=1e-9, atol=1e-12) for one, two in tables)
                 if not same and (choice := self.choice(other, level)) is not None:
                     found[other.name] = choice
             except ValueError:  # as one that divides by the mean, of rewards below 0

@@ -131,7 +131,21 @@ def weigh_prompts(
     """
     level, size, name = check_level(level), as_count("group_size", group_size), find(estimator).name
     if not counts.binary:
-        return _graded_weights(counts, find(estimator), size, level)
+        from statsmodels.stats.proportion import proportion_confint  # slow to import, and seldom wanted
+
+        large = counts.sizes >= max(size, 2)
+        if large.sum() < 2 or size < 2:
+            least = f"at least 2 prompts with {max(size, 2)} responses for groups of {size}"
+            raise ValueError(f"counts must have {least}, got {large.sum()}")
+        parts, span = _covariances(counts, find(estimator), size, large), float(counts.values[-1] - counts.values[0]) or 1.0
+        place = np.searchsorted(EDGES, (counts.means[large] - counts.values[0]) / span)
+        classes, many = (place == np.arange(3)[:, None]).astype(np.float64), place.size
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = bootstrap_limits(lambda often: often @ (classes * parts).T / (often @ parts)[:, None], many, level)
+        found = classes.mean(axis=1)
+        low, high = proportion_confint(classes.sum(axis=1), many, 1.0 - level, method="beta")
+        prompts = Interval(found, np.sqrt(found * (1.0 - found) / (many - 1.0)), np.nan_to_num(low), high, level)
+        return PromptWeights(name, size, shares, prompts, many)
     slope = slope_function(counts, estimator, group_size)
     law = fit_success_rates(counts) if law is None else law
     bottom, total = average_terms(counts, slope), law.average(slope.function)
@@ -160,25 +174,6 @@ def _shares(counts: RewardCounts, function: RateFunction, law: SuccessRates, lev
         else:
             shares.append(mean_interval(terms, of / total if total > 0.0 else np.nan, level, bottom))
     return stacked(shares)
-
-
-def _graded_weights(counts: RewardCounts, estimator: Estimator, size: int, level: float) -> PromptWeights:
-    """Return how the expected step is shared among prompts of low, middling and high mean reward, for any rewards."""
-    from statsmodels.stats.proportion import proportion_confint  # slow to import, and seldom wanted
-
-    large = counts.sizes >= max(size, 2)
-    if large.sum() < 2 or size < 2:
-        least = f"at least 2 prompts with {max(size, 2)} responses for groups of {size}"
-        raise ValueError(f"counts must have {least}, got {large.sum()}")
-    parts, span = _covariances(counts, estimator, size, large), float(counts.values[-1] - counts.values[0]) or 1.0
-    place = np.searchsorted(EDGES, (counts.means[large] - counts.values[0]) / span)
-    classes, many = (place == np.arange(3)[:, None]).astype(np.float64), place.size
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = bootstrap_limits(lambda often: often @ (classes * parts).T / (often @ parts)[:, None], many, level)
-    found = classes.mean(axis=1)
-    low, high = proportion_confint(classes.sum(axis=1), many, 1.0 - level, method="beta")
-    prompts = Interval(found, np.sqrt(found * (1.0 - found) / (many - 1.0)), np.nan_to_num(low), high, level)
-    return PromptWeights(estimator.name, size, shares, prompts, many)
 
 
 def _covariances(counts: RewardCounts, estimator: Estimator, size: int, large: Flags) -> Array:
@@ -315,7 +310,25 @@ def learning_rate_factor(
         if not isinstance(setting, tuple | list) or len(setting) != 2:
             raise ValueError(f"{name} must be an estimator and a group size, such as ('grpo', 8)")
     if not counts.binary:
-        return _graded_factor(counts, [(find(name), as_count("group_size", size, 2)) for name, size in (old, new)], level)
+        settings = [(find(name), as_count("group_size", size, 2)) for name, size in (old, new)]
+        affine = [
+            one for one in (affine_coefficients(estimator.advantage, size) for estimator, size in settings) if one is not None
+        ]
+        if len(affine) == 2 and np.abs([one[2:] for one in affine]).max() <= CONSTANT:
+            # E[(own Z_i + total sum Z) (Z_i - E Z)] = (own + total) var Z: the others are independent of Z_i.
+            return _exactly(float(sum(affine[0][:2]) / sum(affine[1][:2])), level)
+        large = counts.sizes >= max(size for _, size in settings)
+        if large.sum() < 2:
+            raise ValueError(f"counts must have at least 2 prompts with {max(size for _, size in settings)} responses")
+        top, bottom = (_covariances(counts, estimator, size, large) for estimator, size in settings)
+        some = bottom > 0.0
+        if not some.any():
+            raise ValueError("counts must have a prompt whose rewards differ")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = bootstrap_limits(lambda often: (often @ top / (often @ bottom))[:, None], top.size, level)
+        factor = Interval(found.estimate[0], found.standard_error[0], found.low[0], found.high[0], level)
+        ratios = top[some] / bottom[some]
+        return LearningRateFactor(factor, float(ratios.min()), float(ratios.max()))
     slopes = [slope_function(counts, *setting) for setting in (old, new)]
     least, most = ratio_range(slopes[0].function, slopes[1].function)
     if most - least <= CONSTANT * most:
@@ -331,26 +344,6 @@ def learning_rate_factor(
 def _exactly(factor: float, level: float) -> LearningRateFactor:
     exact = np.array(factor)
     return LearningRateFactor(Interval(exact, np.array(0.0), exact, exact, level), factor, factor)
-
-
-def _graded_factor(counts: RewardCounts, settings: list[tuple[Estimator, int]], level: float) -> LearningRateFactor:
-    """Return the factor for more than two rewards: exact if both advantages are affine in the rewards, whatever these are."""
-    affine = [one for one in (affine_coefficients(estimator.advantage, size) for estimator, size in settings) if one is not None]
-    if len(affine) == 2 and np.abs([one[2:] for one in affine]).max() <= CONSTANT:
-        # E[(own Z_i + total sum Z) (Z_i - E Z)] = (own + total) var Z: the others are independent of Z_i.
-        return _exactly(float(sum(affine[0][:2]) / sum(affine[1][:2])), level)
-    large = counts.sizes >= max(size for _, size in settings)
-    if large.sum() < 2:
-        raise ValueError(f"counts must have at least 2 prompts with {max(size for _, size in settings)} responses")
-    top, bottom = (_covariances(counts, estimator, size, large) for estimator, size in settings)
-    some = bottom > 0.0
-    if not some.any():
-        raise ValueError("counts must have a prompt whose rewards differ")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = bootstrap_limits(lambda often: (often @ top / (often @ bottom))[:, None], top.size, level)
-    factor = Interval(found.estimate[0], found.standard_error[0], found.low[0], found.high[0], level)
-    ratios = top[some] / bottom[some]
-    return LearningRateFactor(factor, float(ratios.min()), float(ratios.max()))
 
 
 def ratio_range(top: Callable[[Array], Array], bottom: Callable[[Array], Array]) -> tuple[float, float]:

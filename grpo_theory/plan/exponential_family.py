@@ -36,12 +36,6 @@ class Candidates(NamedTuple):
         _, first, counts = np.unique(whole, return_index=True, return_counts=True)
         return cls(rows[first, 0], rows[first, 1:], counts / counts.sum())
 
-    def contrast(self) -> float:
-        """Return the mean squared distance of the sketch of a best response from the mean sketch of the others."""
-        best = self.rewards == self.rewards.max()
-        others = self.shares[~best] @ self.sketches[~best] / self.shares[~best].sum()
-        return float(self.shares[best] @ ((self.sketches[best] - others) ** 2).sum(axis=1) / self.shares[best].sum())
-
 
 def twin(log: RolloutLog | Groups) -> Problem:
     """Return the exponential family through sampled responses as a problem: laws and training runs of it are had at once.
@@ -170,7 +164,11 @@ def _family(rollouts: RaggedRollouts, unit: float) -> Problem:
     order, counts = np.argsort(rollouts.index, kind="stable"), rollouts.counts
     groups = np.split(order, np.cumsum(rollouts.sizes)[:-1])
     found = [Candidates.of(rollouts.rewards[rows], rollouts.known_scores[rows]) for rows in groups]
-    contrasts = [one.contrast() for one in found if np.ptp(one.rewards) > 0.0]
+    contrasts = []  # mean squared distances of the sketch of a best response from the mean sketch of the others
+    for rewards, sketches, shares in [one for one in found if np.ptp(one.rewards) > 0.0]:
+        best = rewards == rewards.max()
+        others = shares[~best] @ sketches[~best] / shares[~best].sum()
+        contrasts.append(float(shares[best] @ ((sketches[best] - others) ** 2).sum(axis=1) / shares[best].sum()))
     if not contrasts:
         raise ValueError("log must have a prompt whose responses differ in their reward; there is none, so nothing is learned")
     chances = np.zeros(len(found))

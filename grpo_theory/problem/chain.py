@@ -39,13 +39,15 @@ class StateNetworkMap(SmoothMap):
     network : TwoLayerMap
         With S inputs, one for each state, and V logits, one for each token.
     edges : ndarray of int64, shape (M, D)
-        Which of the S V logits each edge of a prompt has: those of a chain are all of them, the same for each prompt.
+        Which of the S V logits each edge of a prompt has.
+    listed : bool, default False
+        Whether the edges are those of listed responses; those of a chain are all of them, the same for each prompt.
     """
 
     learns_features = True
 
-    def __init__(self, network: TwoLayerMap, edges: Integers) -> None:
-        self.network, self.edges = network, edges
+    def __init__(self, network: TwoLayerMap, edges: Integers, *, listed: bool = False) -> None:
+        self.network, self.edges, self.listed = network, edges, listed
         (self.n_prompts, self.n_logits), self.dimension = edges.shape, network.dimension
 
     def logits(self, theta: Array) -> Array:
@@ -59,9 +61,10 @@ class StateNetworkMap(SmoothMap):
         check_room("the derivatives of the logits of all states", shape, "take a narrower network, or fewer states")
         return self.network.at(theta).features().reshape(shape)
 
-    def at(self, theta: Array) -> SharedMap:
-        """Return the derivatives of the logits at theta (d,): the map of a chain with these features."""
-        return SharedMap(self.n_prompts, self.n_logits, self.features(theta))
+    def at(self, theta: Array) -> SharedMap | FeatureMap:
+        """Return the derivatives of the logits at theta (d,): the map of a chain, or of listed responses, with these features."""
+        features = self.features(theta)
+        return FeatureMap(features[self.edges]) if self.listed else SharedMap(self.n_prompts, self.n_logits, features)
 
     def bend(self, theta: Array, slopes: Array) -> Array:
         """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d), for slopes (M, D)."""
@@ -508,17 +511,9 @@ def listed_chain(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Poli
     law = np.stack([rewards.state_probabilities[[last for _, last in finished.values()]] for _, _, finished in trees])
     logit_map: SmoothMap
     if isinstance(chain.logit_map, StateNetworkMap):
-        logit_map = ListedNetworkMap(chain.logit_map.network, edges)
+        logit_map = StateNetworkMap(chain.logit_map.network, edges, listed=True)
     else:
         features = chain.logit_map.features
         logit_map = FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
     paths = Paths(_edge_table(trees[0][2], trees[0][2]), chain.vocabulary_size)
     return Bandit.from_law(rewards.values, law, rewards.prompt_weights), Policy(logit_map, paths)
-
-
-class ListedNetworkMap(StateNetworkMap):
-    """The logits of the edges of listed responses: those that a chain's network gives the edge's token in the edge's state."""
-
-    def at(self, theta: Array) -> FeatureMap:  # type: ignore[override]  # these edges are not the same for all prompts
-        """Return the derivatives of the logits at theta (d,)."""
-        return FeatureMap(self.features(theta)[self.edges])

@@ -10,7 +10,7 @@ state to state.  They are the sums of the weight, of the weight times X_f, and o
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -155,16 +155,6 @@ class PairCounts(NamedTuple):
     edges: Array
     pairs: Array
 
-    def products(self, gains: Array, grams: Array) -> Array:
-        """Return E[<sum_t gain_f w_t, sum_t gain_g w_t> 1(Z = z)], shape (M, R, F, F).
-
-        gains are (F, S, V), and grams (S, V, V) the inner products of the scores of a state's tokens.
-        """
-        # sum_t <w_t, w_t> + sum_{t<u} (<w_t, w_u> + <w_u, w_t>): scores in different states are orthogonal where logits are free.
-        alone = np.einsum("mrsv,fsv,gsv,svv->mrfg", self.edges, gains, gains, grams, optimize=True)
-        crossed = np.einsum("mrsvw,svw,fsv,gsw->mrfg", self.pairs, grams, gains, gains, optimize=True)
-        return alone + crossed + crossed.swapaxes(2, 3)
-
 
 def pair_counts(walk: Walk, starts: Integers) -> PairCounts:
     """Count tokens and pairs of tokens in one state, of the responses from each start."""
@@ -229,11 +219,12 @@ class ChainPoint(Point):
 
     bandit: StateRewards
     policy: TokenChain
+    _kept: dict[tuple[bytes, ...], ScoreSums] = field(default_factory=dict, init=False, repr=False)
 
     @cached_array
     def tangent(self) -> SharedMap:
         """Phi: the derivatives of the logits here, which all prompts share."""
-        return self.policy.logit_map.at(self.theta)
+        return self.policy.logit_map.at(self.theta)  # type: ignore[return-value]
 
     @cached_array
     def state_log_probabilities(self) -> Array:
@@ -293,7 +284,7 @@ class ChainPoint(Point):
         shares : ndarray, shape (T + 1,)
             What multiplies the sum over a response's tokens, by its length.
         """
-        # Laws at many group sizes ask for the same sums.
+        # Laws at many group sizes ask for the same sums, which are kept.
         asked = tuple(table.tobytes() for table in (weights, squares, gains, shares))
         if asked in self._kept:
             return self._kept[asked]
@@ -311,19 +302,10 @@ class ChainPoint(Point):
         alike = np.array_equal(weights, squares) and (shares[self.policy.lengths] == 1.0).all()
         mass = suffix_sums.mass if alike else chances_to_come(first)
         edges = edge_mass(first, mass, starts)
-        found = ScoreSums(mass[0, starts], self._means(edges, gains), suffix_sums.product[starts], edges)
-        return self._kept.setdefault(asked, read_only(found))
-
-    @cached_property
-    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
-        """What `score_sums` has returned, by what it was asked."""
-        return {}
-
-    def _means(self, edges: Array, gains: Array) -> Array:
-        """Return `ScoreSums.means` of the tokens' masses."""
         # Logit gradients with gains g add up to g E less p times the state's sum of g E (docs/derivations.md, section 15.1).
-        weights = edges[:, :, None] * gains
-        return self.centred(weights.reshape(*weights.shape[:3], -1))
+        means = self.centred((edges[:, :, None] * gains).reshape(*edges.shape[:2], len(gains), -1))
+        found = ScoreSums(mass[0, starts], means, suffix_sums.product[starts], edges)
+        return self._kept.setdefault(asked, read_only(found))
 
     @property
     def n_pairs(self) -> int:
@@ -339,8 +321,13 @@ class ChainPoint(Point):
     def sums_of_drawn(self, sampler: "ChainPoint", gains: Array) -> ScoreSums:
         """Return `score_sums` of responses that another point draws, with shares of 1, where logits are free in each state."""
         scores, counts = self._blocks[0], sampler.pair_counts
-        products = counts.products(gains, scores @ scores.swapaxes(1, 2))
-        return ScoreSums(counts.mass, self._means(counts.edges, gains), products, counts.edges)
+        grams = scores @ scores.swapaxes(1, 2)
+        # sum_t <w_t, w_t> + sum_{t<u} (<w_t, w_u> + <w_u, w_t>): scores in different states are orthogonal where logits are free.
+        alone = np.einsum("mrsv,fsv,gsv,svv->mrfg", counts.edges, gains, gains, grams, optimize=True)
+        crossed = np.einsum("mrsvw,svw,fsv,gsw->mrfg", counts.pairs, grams, gains, gains, optimize=True)
+        products = alone + crossed + crossed.swapaxes(2, 3)
+        means = self.centred((counts.edges[:, :, None] * gains).reshape(*counts.mass.shape, len(gains), -1))
+        return ScoreSums(counts.mass, means, products, counts.edges)
 
     def centred(self, weights: Array) -> Array:
         """Return the logit gradients of weights of edges (..., D): at each state less what the policy expects of them there."""

@@ -89,12 +89,6 @@ def warn_of_tables(problem: Problem, estimators: Sequence[Estimator], group_size
             )
 
 
-def composition_steps(n_values: int, group_size: int) -> Integers:
-    """Return what a response of each value adds to the place of a composition: counts of all values but the first tell it."""
-    # The place of counts n_1, ..., n_L is sum_{l > 1} (G + 1)^(l - 2) n_l (docs/derivations.md, section 17.1).
-    return np.array([0, *((group_size + 1) ** np.arange(n_values - 1))], dtype=np.int64)
-
-
 def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> AdvantageTable:
     """Tabulate kernels that read the same fields."""
     seen, values = outcome_table(point, estimators[0].kl), point.bandit.values
@@ -102,7 +96,8 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
     known = np.stack([field if read else np.zeros(len(field)) for field, read in zip(seen.prompt_fields, reads, strict=True)])
     distinct, looks = np.unique(known, axis=1, return_inverse=True)
     distinct[~np.array(reads)] = np.nan
-    steps = composition_steps(values.size, group_size)
+    # The place of counts n_1, ..., n_L is sum_{l > 1} (G + 1)^(l - 2) n_l (docs/derivations.md, section 17.1).
+    steps = np.array([0, *((group_size + 1) ** np.arange(values.size - 1))], dtype=np.int64)
     fields = fields_of_rewards(np.tile(values, (distinct.shape[1], 1)))
     table = np.full((len(estimators), distinct.shape[1], group_size * int(steps[-1]) + 1, values.size), np.nan)
     for own, estimator in zip(table, estimators, strict=True):
@@ -114,7 +109,7 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
 def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) -> AdvantageTable:
     """Return what a kernel gives rewards with these values (L,) in groups of some sizes, which are the looks of the table."""
     largest = max(group_sizes)
-    steps = composition_steps(values.size, largest)
+    steps = np.array([0, *((largest + 1) ** np.arange(values.size - 1))], dtype=np.int64)  # as in `tabulate`
     looks = DistinctPrompts(fields_of_rewards(values[None]), np.full((3, 1), np.nan))
     table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
     for own, size in zip(table[0], group_sizes, strict=True):

@@ -11,11 +11,11 @@ from grpo_theory.estimation import allocation as rules
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import AdvantageTable, reward_table
-from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training, powers_of
+from grpo_theory.simulate.ascents import Runs, Training, make_training, powers_of
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import Ball, Optimiser
 from grpo_theory.simulate.rollouts import close_groups
-from grpo_theory.simulate.streams import LANES, Streams, block_streams
+from grpo_theory.simulate.streams import Streams
 from grpo_theory.validation import Array
 
 
@@ -88,12 +88,6 @@ class AllocatedTraining(Training):
             )
         return np.array(logit_map.gram(), order="C")
 
-    def start(
-        self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
-    ) -> "AllocatedRuns":
-        """Return the runs of a block at their starts (R, d)."""
-        return AllocatedRuns(self, block_streams(seed, block), starts, factors, period)
-
 
 class AllocatedRuns(Runs):
     """The runs of a block on their way, which remember the rewards that they have seen of each prompt."""
@@ -157,6 +151,9 @@ class AllocatedRuns(Runs):
         for b, prompts in enumerate(room.prompts):  # one after another, because a prompt may have several groups
             for seen, new in zip(self._seen, (totals[b], self.looks[b]), strict=True):
                 seen[prompts, lanes] = training.rule.memory * seen[prompts, lanes] + new
+
+
+AllocatedTraining.kind = AllocatedRuns
 
 
 def training_of(

@@ -5,6 +5,7 @@ A kernel that is called sees the rollouts of a policy that moves through a `View
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -144,6 +145,8 @@ class Training:
     optimiser: Optimiser = SGD()
     ball: Ball | None = None
     keeps: bool = False
+    kind: ClassVar[type["Runs"]]
+    """The class of the runs."""
 
     @cached_property
     def world(self) -> rollouts.World:
@@ -202,7 +205,7 @@ class Training:
 
         Their steps may have factors (R,).  Runs a period apart see the same words.
         """
-        return Runs(self, block_streams(seed, block), starts, factors, period)
+        return self.kind(self, block_streams(seed, block), starts, factors, period)
 
 
 def starting_points(problem: Problem, theta0: ArrayLike | None, replications: int) -> Array:
@@ -415,3 +418,6 @@ class Runs:
         compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)
         stretch(state, self._alone)
         follow(state, self._ball, self._alone, self.count, room.scratch.rows[3, : len(state.farthest)])
+
+
+Training.kind = Runs

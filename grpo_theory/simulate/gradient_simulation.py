@@ -179,7 +179,7 @@ class GradientSimulation:
         True
         """
         roots, covariance = self._roots()
-        half = -stdtrit(self._degrees(), (1.0 - as_fraction("level", level)) / 2.0) * np.sqrt(np.diag(covariance))
+        half = -stdtrit(self.replications - 1, (1.0 - as_fraction("level", level)) / 2.0) * np.sqrt(np.diag(covariance))
         low, high = np.maximum(np.abs(roots) - half, 0.0), np.abs(roots) + half
         return low**2, np.minimum(high, 1.0) ** 2
 
@@ -196,12 +196,12 @@ class GradientSimulation:
     @property
     def along_covariance(self) -> Array:
         """Covariance of one estimate along the directions, shape (E, J, J)."""
-        return self.along_scatter / self._degrees()
+        return self._covariance(self.along_scatter, 1)
 
     @property
     def along_standard_error(self) -> Array:
         """Standard error of `along`, shape (E, J)."""
-        return np.sqrt(np.einsum("ejj->ej", self._covariance(self.along_scatter)))
+        return np.sqrt(np.einsum("ejj->ej", self._covariance(self.along_scatter, self.replications)))
 
     def mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return mse(first) - mse(second) and its standard error from the paired replications."""
@@ -232,12 +232,12 @@ class GradientSimulation:
         slopes[0, moves] = -0.5 * roots[moves] / power[moves]
         slopes[1, moves] = 1.0 / np.sqrt(self.gradient_squared_norm * power[moves])
         scatter = self.efficiency_scatter.reshape(2, len(power), 2, len(power))
-        return roots, self._covariance(np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes))
+        return roots, self._covariance(np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes), self.replications)
 
     def _estimated(self, name: str) -> tuple[Array, Array]:
         """Return what is estimated under a name, (E,), and its covariance (E, E): that of efficiencies to second order."""
         if name != "efficiency":
-            return getattr(self, name), self._covariance(getattr(self, f"{name}_scatter"))
+            return getattr(self, name), self._covariance(getattr(self, f"{name}_scatter"), self.replications)
         roots, covariance = self._roots()
         # Cov(x^2, y^2) = 4 E[x] E[y] Cov(x, y) + 2 Cov(x, y)^2 of normal x and y (Isserlis 1918).
         return self.efficiency, 4.0 * np.outer(roots, roots) * covariance + 2.0 * covariance**2
@@ -248,13 +248,11 @@ class GradientSimulation:
         variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
         return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
 
-    def _covariance(self, scatter: Array) -> Array:
-        return scatter / self._degrees() / self.replications
-
-    def _degrees(self) -> int:
+    def _covariance(self, scatter: Array, count: int) -> Array:
+        """Return the covariance of means of so many replications."""
         if self.replications < 2:
             raise ValueError(f"replications must be at least 2 for a standard error, got {self.replications}")
-        return self.replications - 1
+        return scatter / (self.replications - 1) / count
 
 
 def _scatters(gaps: Array) -> tuple[Array, Array, Array, Array]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.jit import kernel
-from grpo_theory.validation import Rng, as_generator
+from grpo_theory.validation import Rng as Rng
+from grpo_theory.validation import as_generator
 
 LANES = 64
 """The replications of a tile, and the most runs side by side: as many as eight of the longest vectors hold."""
