@@ -204,17 +204,6 @@ class Contradictions(NamedTuple):
         return dict(Counter(self.reasons).most_common())
 
 
-def half_spacings(values: Array) -> Array:
-    """Return half the distance between neighbours in the coarsest format that holds all values (N,): decimals or short floats."""
-    decimals = next((n for n in range(1, 7) if np.allclose(values, np.round(values, n), rtol=1e-14, atol=1e-14)), 1)
-    if decimals > 1:  # with one, all are likely to be exact, as 1 and -0.5 are
-        return np.full(values.shape, 0.5 * 10.0**-decimals)
-    bits = values.astype(np.float32).view(np.uint32)
-    single = np.array_equal(values.astype(np.float32).astype(np.float64), values)
-    share = next(share for empty, share in MANTISSAS if not empty or (single and not (bits & np.uint32(2**empty - 1)).any()))
-    return np.abs(values) * share
-
-
 def fit(estimator: Estimator, groups: Groups, names: tuple[str, ...] = (), free: bool = False) -> Fit:
     """Compare the logged advantages with a convention's, or if `free` with a constant multiple of it, group by group.
 
@@ -466,7 +455,14 @@ def check_advantages(rows: pd.DataFrame) -> AdvantageCheck | None:
     if not np.isfinite(logged).all():
         raise ValueError("advantage must be finite numbers, and has inf; --advantage '' reads none")
     index, steps = (np.unique(kept[name], return_inverse=True)[1] for name in ("group", "step"))
-    groups = Groups(rewards, logged, half_spacings(logged), index, steps, whole(kept, "length"))
+    # Half the distance between neighbours in the coarsest format that holds all values: decimals or short floats.
+    decimals = next((n for n in range(1, 7) if np.allclose(logged, np.round(logged, n), rtol=1e-14, atol=1e-14)), 1)
+    bits = logged.astype(np.float32).view(np.uint32)
+    single = np.array_equal(logged.astype(np.float32).astype(np.float64), logged)
+    share = next(one for empty, one in MANTISSAS if not empty or (single and not (bits & np.uint32(2**empty - 1)).any()))
+    # With one decimal all are likely to be exact, as 1 and -0.5 are.
+    spacing = np.full(logged.shape, 0.5 * 10.0**-decimals) if decimals > 1 else np.abs(logged) * share
+    groups = Groups(rewards, logged, spacing, index, steps, whole(kept, "length"))
     fits = best_fits(groups)
     share, told, wrong = fits[0].share if fits else 0.0, None, None
     if share > FOLLOWED:

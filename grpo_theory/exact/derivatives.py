@@ -58,7 +58,7 @@ def _at_points(problem: Problem, theta: ArrayLike, function: Callable[[Array], A
 
 def on_chain(problem: Problem, theta: Array) -> ChainPoint:
     """Return a chain at theta (d,), which need not be finite."""
-    return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)
+    return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)  # type: ignore[arg-type]
 
 
 @typed

@@ -262,7 +262,7 @@ def simulate_records(
         runs = training.start(seed, block, begun)
         runs.record = make_record(problem, chosen, len(begun), steps, window)
         runs.advance(steps)
-        arrays = runs.path, runs.record.mean_rewards, runs.record.hessian
+        arrays = runs.state.path, runs.record.mean_rewards, runs.record.hessian
         return TrainingRecord(sizes, *map(read_only, arrays), tail=tail)
 
     return map_in_order(record, range(-(-replications // LANES)), workers)

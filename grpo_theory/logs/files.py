@@ -109,7 +109,7 @@ def rows(paths: Sequence[Path], wanted: Iterable[str] | None = None, like: pd.Da
     try:
         if not all(isinstance(one, pa.Table) for one in read):
             raise pa.ArrowInvalid
-        whole = pa.concat_tables(read, promote_options="permissive") if len(read) > 1 else read[0]
+        whole: Any = pa.concat_tables(read, promote_options="permissive") if len(read) > 1 else read[0]
         together = whole.to_pandas(**AS_ARROW)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         every = [row for one in read for row in (one.to_pylist() if isinstance(one, pa.Table) else one)]
@@ -154,7 +154,17 @@ def _content(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None
                     raise ValueError(f"{path.name} has more than one column {printable(min(again))}: rename all but one")
                 return table
             case ".json":
-                return _document(path, _bytes(path), wanted)
+                text = _bytes(path)  # a list of objects, a table of W&B, or one object; else what its lines hold
+                try:
+                    one: Any = json.loads(text)
+                except (ValueError, RecursionError):
+                    return _listed(text.splitlines(), path, wanted)
+                if isinstance(one, dict) and {"columns", "data"} <= one.keys():
+                    return [dict(zip(one["columns"], row, strict=False)) for row in one["data"]]
+                one = [one] if isinstance(one, dict) else one
+                if not isinstance(one, list) or not one or not all(isinstance(row, dict) for row in one):
+                    raise ValueError(f"{path.name} holds no rows: a list of objects, or an object a line, is wanted")
+                return one
         return _json_lines(path, wanted, like)
     except BROKEN as error:
         raise ValueError(f"{path.name} is broken or cut off: {printable(error)}") from None
@@ -173,20 +183,6 @@ def _json_lines(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | N
         except pa.ArrowInvalid:
             pass
     return _listed(text.splitlines(), path, wanted)
-
-
-def _document(path: Path, text: bytes, wanted: Iterable[str] | None) -> list[dict]:
-    """Return the rows of a JSON document: a list of objects, a table of W&B, or one object; else those of its lines."""
-    try:
-        one: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return _listed(text.splitlines(), path, wanted)
-    if isinstance(one, dict) and {"columns", "data"} <= one.keys():
-        return [dict(zip(one["columns"], row, strict=False)) for row in one["data"]]
-    one = [one] if isinstance(one, dict) else one
-    if not isinstance(one, list) or not one or not all(isinstance(row, dict) for row in one):
-        raise ValueError(f"{path.name} holds no rows: a list of objects, or an object a line, is wanted")
-    return one
 
 
 def _listed(lines: list[bytes], path: Path, wanted: Iterable[str] | None) -> list[dict]:

@@ -306,7 +306,17 @@ class _Reading:
             self._check(role, self.rows[role].isna())
         self.rows = self.rows.assign(code=self.rows[key].cat.codes if key else 0)
         if self.stepped and "response" in self.chosen and "reward" in self.rows:
-            self._leave_repeated_steps()
+            # Steps whose rows are those of the step before are left out: several updates were made from one batch.
+            rows = self.rows[["step", "code", "reward"]]
+            again = _repeated(rows)
+            if again.size:  # responses are read only where all else is equal
+                table = self._table({role: self.chosen[role] for role in ("reward", "response")})
+                rows = rows.assign(response=keys(table["response"]).loc[rows.index])
+                again = _repeated(rows[~rows["step"].isin(rows["step"][rows["response"].isna()])])
+            if again.size:
+                steps = ", ".join(f"{one:g}" for one in again[:8])
+                what = f"rows of {counted(again.size, 'step')} that repeat the step before ({steps})"
+                self._leave(what, ~self.rows["step"].isin(again))
         rows = self.rows
         if len(self.source.mine) > 1 and key and not self.stepped and "reward" in rows:
             inside = rows.groupby(["code", "file"], observed=True).size()
@@ -335,19 +345,6 @@ class _Reading:
             parts = np.where(block > 0, pd.Series(block, rows.index).map(" #{}".format), "")
             prompt = (prompt.astype(str) + parts).astype("category")
         self.rows = rows.assign(prompt=prompt, group=number)
-
-    def _leave_repeated_steps(self) -> None:
-        """Leave out steps whose rows are those of the step before: several updates were made from one batch."""
-        rows = self.rows[["step", "code", "reward"]]
-        again = _repeated(rows)
-        if again.size:  # responses are read only where all else is equal
-            table = self._table({role: self.chosen[role] for role in ("reward", "response")})
-            rows = rows.assign(response=keys(table["response"]).loc[rows.index])
-            again = _repeated(rows[~rows["step"].isin(rows["step"][rows["response"].isna()])])
-        if again.size:
-            steps = ", ".join(f"{one:g}" for one in again[:8])
-            what = f"rows of {counted(again.size, 'step')} that repeat the step before ({steps})"
-            self._leave(what, ~self.rows["step"].isin(again))
 
     def merge_turns(self, turns: str | None) -> None:
         """Make one row of the turns of a rollout; what their rewards are together is not guessed where they differ."""

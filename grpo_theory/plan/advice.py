@@ -18,27 +18,9 @@ from grpo_theory.intervals.rollout_intervals import effective_interval
 from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.logs import Findings, RolloutLog
 from grpo_theory.logs.findings import filtered
-from grpo_theory.plan import efficiency
+from grpo_theory.plan import efficiency, success_rates
+from grpo_theory.plan import group_size as sizing
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
-from grpo_theory.plan.group_size import (
-    FEWEST_PROMPTS,
-    LEAVE_ONE_OUT,
-    GroupSizeChoice,
-    Limits,
-    SizeChoice,
-    Switch,
-    baseline_terms,
-    choose_baseline,
-    choose_group_size,
-)
-from grpo_theory.plan.success_rates import (
-    SuccessRates,
-    UniformShares,
-    estimate_uniform_shares,
-    fit_success_rates,
-    most_success,
-    responses_to_tell,
-)
 from grpo_theory.validation import (
     Argument,
     ArgumentError,
@@ -329,16 +311,16 @@ class RewardsAdvice:
 
     sample: SampleSize
     group_sizes: tuple[int, int]
-    uniform: UniformShares
+    uniform: success_rates.UniformShares
     evaluations: tuple[Evaluation, ...]
-    rates: SuccessRates | None
+    rates: success_rates.SuccessRates | None
     weights: PromptWeights | None
     learning_rate: LearningRateFactor | None
     refusal: str
 
 
 def advise_from_rewards(
-    counts: RewardCounts, estimator: str, limits: Limits, asked: int | None, recommended: int | None, level: float
+    counts: RewardCounts, estimator: str, limits: sizing.Limits, asked: int | None, recommended: int | None, level: float
 ) -> RewardsAdvice:
     """Say what rewards alone tell, at the group size asked about and of a change to the recommended one, where there are such."""
     allowed, _ = limits.batches()
@@ -350,11 +332,11 @@ def advise_from_rewards(
     chosen, largest, law = filtered(counts) and expected >= EXPECTED, int(counts.sizes.max()), None
     weights, factor, refusal = None, None, CHOSEN if chosen else ""
     if counts.binary and not chosen:
-        law = fit_success_rates(counts)
+        law = success_rates.fit_success_rates(counts)
         if largest < LAW_FROM:
             refusal = f"groups of {largest} responses do not tell how success rates are distributed over prompts. Log groups of "
-            refusal += f"{LAW_FROM} or more; groups of {responses_to_tell(max(sizes))} tell how many groups of up to {max(sizes)}"
-            refusal += " have equal rewards"
+            tell = success_rates.responses_to_tell(max(sizes))
+            refusal += f"{LAW_FROM} or more; groups of {tell} tell how many groups of up to {max(sizes)} have equal rewards"
     try:
         if asked is not None and not chosen:
             weights = weigh_prompts(counts, estimator, asked, level, law=law) if not refusal else None
@@ -364,11 +346,11 @@ def advise_from_rewards(
         refusal = refusal or str(error)
     evaluations = []
     if chosen:  # uniform groups may be of any share above that least one: prompts of which all are uniform are never seen
-        unknown, needed = np.full(sizes.size, np.nan), np.vectorize(responses_to_tell)(sizes, counts.values.size)
+        unknown, needed = np.full(sizes.size, np.nan), np.vectorize(success_rates.responses_to_tell)(sizes, counts.values.size)
         known = Interval(unknown, unknown, float(counts.values.size) ** (1.0 - sizes), np.ones(sizes.size), level)
-        uniform = UniformShares(sizes, known, np.zeros(sizes.size), np.full((sizes.size, 2), np.nan), needed)
+        uniform = success_rates.UniformShares(sizes, known, np.zeros(sizes.size), np.full((sizes.size, 2), np.nan), needed)
     else:
-        uniform, variance = estimate_uniform_shares(counts, sizes, level, law=law), split_variance(counts)
+        uniform, variance = success_rates.estimate_uniform_shares(counts, sizes, level, law=law), split_variance(counts)
         apart = DIFFERENCE * float(np.ptp(counts.values))
         evaluations = [evaluation_size(variance, apart, k, rho, level) for rho in CORRELATIONS for k in EVALUATED]
     sample, rates = effective_sample_size(counts, level), None if refusal and largest < LAW_FROM else law
@@ -414,8 +396,8 @@ class ScoresAdvice:
     """
 
     baseline: str
-    by_error: GroupSizeChoice
-    rival: Switch | None
+    by_error: sizing.GroupSizeChoice
+    rival: sizing.Switch | None
     signal: Interval
     student_coverage: float
     laws: efficiency.EstimatorLaws
@@ -424,7 +406,7 @@ class ScoresAdvice:
     refusal: str
 
     @property
-    def choice(self) -> SizeChoice:
+    def choice(self) -> sizing.SizeChoice:
         """The recommended group size, its rivals, and what each size loses: by efficiency, or with the recommended baseline."""
         return self.by_error if self.own is None else self.own
 
@@ -434,7 +416,7 @@ class ScoresAdvice:
         return self.by_error.estimates.prompts
 
     @cached_property
-    def others(self) -> tuple[Switch, ...]:
+    def others(self) -> tuple[sizing.Switch, ...]:
         """Other estimators and what they gain; empty where the user's cannot be planned, or the table has too many rewards."""
         if self.refusal or self.laws.distinct > efficiency.MOST_VALUES:
             return ()
@@ -482,7 +464,7 @@ class Advice:
     (None, 'the table has no gradients', 1024.0)
     """
 
-    limits: Limits
+    limits: sizing.Limits
     group_size: int | None
     estimator: str | None
     baseline: str | None
@@ -511,7 +493,7 @@ class Advice:
 
 def advise(
     rollouts: RolloutLog | Groups | RewardCounts,
-    limits: Limits | float,
+    limits: sizing.Limits | float,
     *,
     group_size: int | None = None,
     estimator: str | Estimator | None = None,
@@ -565,7 +547,7 @@ def advise(
     5
     """
     level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
-    limits = limits if isinstance(limits, Limits) else Limits(budget=limits)
+    limits = limits if isinstance(limits, sizing.Limits) else sizing.Limits(budget=limits)
     sizes, _ = limits.batches()
     named = None if estimator is None else find(estimator)
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
@@ -581,8 +563,8 @@ def advise(
     scores = None
     if kept is not None:
         # Without a name it is for what trainers can be set to; other baselines are remarks.
-        baseline, leave_one_out = own or LEAVE_ONE_OUT, choose_group_size(kept, limits, level)
-        by_error, rival = choose_baseline(kept, limits, leave_one_out, baseline)
+        baseline, leave_one_out = own or sizing.LEAVE_ONE_OUT, sizing.choose_group_size(kept, limits, level)
+        by_error, rival = sizing.choose_baseline(kept, limits, leave_one_out, baseline)
         laws, divides, planned, refusal = efficiency.EstimatorLaws(kept, limits, group_size), None if own else named, None, ""
         if divides is not None:
             efficiency.check_reads_own_rewards(divides)
@@ -592,7 +574,7 @@ def advise(
             elif (planned := laws.choice(divides, level)) is None:
                 refusal = f"budget and limits allow no group of at most {laws.largest}, the number of responses of the prompts"
         choice = planned or by_error
-        law, at = (efficiency.StepLaw.of_unbiased(baseline_terms(kept)[baseline], choice.group_sizes[[choice.best]]), 0)
+        law, at = (efficiency.StepLaw.of_unbiased(sizing.baseline_terms(kept)[baseline], choice.group_sizes[[choice.best]]), 0)
         if planned is not None:
             law, at = planned.law, planned.best
         strength, student = law.signal(at, choice.batch_size, level, kept.known_scores.shape[-1]), leave_one_out.student_coverage
@@ -616,8 +598,8 @@ def usable(groups: Groups | None) -> tuple[Groups | None, str]:
     if groups is None or groups.scores is None:
         return None, NO_SCORES
     enough = int((groups.sizes >= FEWEST).sum())
-    if enough < FEWEST_PROMPTS:
-        return None, f"{FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {enough}"
+    if enough < sizing.FEWEST_PROMPTS:
+        return None, f"{sizing.FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {enough}"
     kept = groups.at_least(FEWEST) if isinstance(groups, RaggedRollouts) else groups
     if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
         return None, f"in no group of {FEWEST} responses or more do the rewards differ"
@@ -647,14 +629,14 @@ def check_independent(findings: Findings | None) -> None:
 
 def check_informative(counts: RewardCounts) -> None:
     """Raise ValueError unless there are three prompts, one of them with two responses, and two different rewards."""
-    if counts.prompts < FEWEST_PROMPTS:
-        raise ValueError(f"rollouts must have at least {FEWEST_PROMPTS} prompts, got {counts.prompts}")
+    if counts.prompts < sizing.FEWEST_PROMPTS:
+        raise ValueError(f"rollouts must have at least {sizing.FEWEST_PROMPTS} prompts, got {counts.prompts}")
     if counts.sizes.max() < 2:
         raise ValueError("rollouts must have prompts with several responses, and each prompt has one: a group cannot be formed")
     if counts.values.size < 2:
         told = "they say nothing about a gradient"
         if counts.values[0] == 0.0:
-            most, size = most_success(counts.prompts), int(counts.sizes.min())
+            most, size = success_rates.most_success(counts.prompts), int(counts.sizes.min())
             told += f". If 1 is success, at 95% confidence the mean success rate is at most {most:.2g}. So is the share of "
             told += f"groups of up to {size} responses with a signal. Log more prompts, or easier ones"
         raise ValueError(f"rollouts must have different rewards, and all are {counts.values[0]:g}: {told}")

@@ -20,19 +20,7 @@ from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import PromptTerms, prompt_gradients
-from grpo_theory.plan.group_size import (
-    FEWEST_PROMPTS,
-    LEAVE_ONE_OUT,
-    Estimates,
-    Limits,
-    SizeChoice,
-    Switch,
-    baseline_terms,
-    compare_sizes,
-    pilot_terms,
-    ratio_interval,
-    rivals,
-)
+from grpo_theory.plan import group_size as sizing
 from grpo_theory.validation import Argument, ArgumentError, Array, Integers, as_count, as_numbers, read_only, shown, typed
 
 SMALLEST = 1e-300
@@ -63,7 +51,7 @@ def baseline_of(estimator: Estimator, group_size: int) -> str | None:
     if not own > 0.0 or np.abs(rest).max() > rounding:
         return None
     if abs(own + group_size * total) <= rounding:
-        return LEAVE_ONE_OUT
+        return sizing.LEAVE_ONE_OUT
     return "none" if abs(total) <= rounding else None
 
 
@@ -205,14 +193,14 @@ def _shares(sums: Array, members: Array) -> Array:
 # ---- The law of a step, and the choice of its group size.
 
 
-def product_of(first: Array, second: Array) -> Estimates:
+def product_of(first: Array, second: Array) -> sizing.Estimates:
     """Return the inner product of the means of two vectors of each prompt, (..., B, J), by the products of different prompts'."""
     size, total, other = first.shape[-2], first.sum(axis=-2, keepdims=True), second.sum(axis=-2, keepdims=True)
     with_others = np.einsum("...j,...j->...", first, other - second)
     with_others = with_others + (with_others if first is second else np.einsum("...j,...j->...", second, total - first))
     influences = with_others / (size - 2.0)
     values = with_others.sum(axis=-1) / (2.0 * size * (size - 1.0))
-    return Estimates(values, influences - influences.mean(axis=-1, keepdims=True))
+    return sizing.Estimates(values, influences - influences.mean(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,18 +221,18 @@ class StepLaw:
     """
 
     group_sizes: Integers
-    square: Estimates
-    along: Estimates
-    mean_square: Estimates
-    power: Estimates
+    square: sizing.Estimates
+    along: sizing.Estimates
+    mean_square: sizing.Estimates
+    power: sizing.Estimates
 
     @classmethod
     def of_powers(cls, sizes: Integers, powers: Array, gradients: Array, means: Array | None = None) -> "StepLaw":
         """Return the law from each prompt's gradient (B, J), and its group's squared norms (K, B) and means (K, B, J)."""
         square, mean = product_of(gradients, gradients), powers.mean(axis=-1)
-        same = Estimates(np.full(sizes.size, square.values), np.tile(square.influences, (sizes.size, 1)))
+        same = sizing.Estimates(np.full(sizes.size, square.values), np.tile(square.influences, (sizes.size, 1)))
         along, own = (same, same) if means is None else (product_of(gradients, means), product_of(means, means))
-        return cls(sizes, square, along, own, Estimates(mean, powers - mean[:, None]))
+        return cls(sizes, square, along, own, sizing.Estimates(mean, powers - mean[:, None]))
 
     @classmethod
     def of_unbiased(cls, terms: PromptTerms, group_sizes: Integers) -> "StepLaw":
@@ -259,7 +247,7 @@ class StepLaw:
         means, powers = (np.stack(part) for part in zip(*averages, strict=True))
         return cls.of_powers(group_sizes, powers, gradients, means)
 
-    def root_efficiency(self, batch_sizes: Integers) -> tuple[Estimates, Array]:
+    def root_efficiency(self, batch_sizes: Integers) -> tuple[sizing.Estimates, Array]:
         """Return the root of each efficiency times ||g||, with so many prompts beside each group size, shape (K,).
 
         The first are estimates, which may be below 0 as g . E ghat may. The second are the likely values, given that g . E ghat
@@ -269,10 +257,10 @@ class StepLaw:
         below = self.power.values * share + (1.0 - share) * np.maximum(self.mean_square.likely, SMALLEST)
         moved = self.power.influences * share[:, None] + (1.0 - share)[:, None] * self.mean_square.influences
         # With few prompts the estimate of a mean square may be 0 or less: the likely value takes its place.
-        length = np.sqrt(np.where(below > 0.0, below, np.maximum(Estimates(below, moved).likely, SMALLEST)))
+        length = np.sqrt(np.where(below > 0.0, below, np.maximum(sizing.Estimates(below, moved).likely, SMALLEST)))
         roots = self.along.values / length
         influences = (self.along.influences - (0.5 * roots / length)[:, None] * moved) / length[:, None]
-        return Estimates(roots, influences), np.maximum(self.along.likely, SMALLEST) / length
+        return sizing.Estimates(roots, influences), np.maximum(self.along.likely, SMALLEST) / length
 
     def signal(self, index: int, batch_size: int, level: float, sketch_width: int | None = None) -> Interval:
         """Return the interval of (g . E ghat)^2/||g||^2 over what a step's E||ghat||^2 is above it.
@@ -282,11 +270,11 @@ class StepLaw:
         share, along, own, power = 1.0 / batch_size, *(part.at(index) for part in (self.along, self.mean_square, self.power))
         slope = float(np.maximum(along.likely, SMALLEST) / np.maximum(self.square.likely, SMALLEST))
         weights = slope * np.array([2.0, -slope])
-        strength = Estimates(*(np.tensordot(weights, np.stack(part), 1) for part in zip(along, self.square, strict=True)))
+        strength = sizing.Estimates(*(np.tensordot(weights, np.stack(part), 1) for part in zip(along, self.square, strict=True)))
         step = (share * part + (1.0 - share) * other for part, other in zip(power, own, strict=True))
-        noise = Estimates(*(whole - part for whole, part in zip(step, strength, strict=True)))
+        noise = sizing.Estimates(*(whole - part for whole, part in zip(step, strength, strict=True)))
         short = 0.0 if sketch_width is None else 2.0 / as_count("sketch_width", sketch_width)
-        return ratio_interval(strength, noise, level, noise=short)
+        return sizing.ratio_interval(strength, noise, level, noise=short)
 
 
 @typed
@@ -327,12 +315,12 @@ def signal_to_noise(
     2.3
     """
     sizes = np.array([as_count("group_size", group_size, 2)])
-    law = StepLaw.of_unbiased(pilot_terms(rollouts), sizes)
+    law = StepLaw.of_unbiased(sizing.pilot_terms(rollouts), sizes)
     return law.signal(0, as_count("batch_size", batch_size), check_level(level), sketch_width)
 
 
 @dataclass(frozen=True, eq=False)
-class EfficiencyChoice(SizeChoice):
+class EfficiencyChoice(sizing.SizeChoice):
     """The batches of one estimator, the efficiency of a step with each, and which is best.
 
     The fields are those of every choice: `estimates`, of shape (K,), are the roots of the efficiencies times ||g||. A loss is by
@@ -372,7 +360,7 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
     best, weights = int(np.argmax(likely)), np.eye(likely.size)
     with np.errstate(over="ignore"):  # a size whose likely step has no part along the gradient loses without limit
         loss = (likely[best] / likely) ** 2 - 1.0
-    compared = compare_sizes(roots, weights, loss, best, level, EfficiencyChoice.power)
+    compared = sizing.compare_sizes(roots, weights, loss, best, level, EfficiencyChoice.power)
     efficiency = np.minimum(likely**2 / float(np.maximum(law.square.likely, SMALLEST)), 1.0)
     root = float(likely[best])
     return EfficiencyChoice(law.group_sizes, batch_sizes, *compared, best, roots, weights, roots.values, efficiency, root, law)
@@ -383,14 +371,14 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
 
 def logged_size(sizes: Integers) -> int:
     """Return the largest number of responses that at least half the prompts have, and at least three."""
-    most = max(FEWEST_PROMPTS, (sizes.size + 1) // 2)
+    most = max(sizing.FEWEST_PROMPTS, (sizes.size + 1) // 2)
     return int(np.sort(sizes)[::-1][most - 1])
 
 
 class EstimatorLaws:
     """The laws of estimators' steps on usable rollouts, at the allowed group sizes."""
 
-    def __init__(self, kept: Groups, limits: Limits, group_size: int | None) -> None:
+    def __init__(self, kept: Groups, limits: sizing.Limits, group_size: int | None) -> None:
         self.largest = logged_size(kept.sizes)
         self.rollouts = kept.at_least(self.largest) if isinstance(kept, RaggedRollouts) else kept
         self.allowed, self.batches = limits.batches()
@@ -415,7 +403,7 @@ class EstimatorLaws:
         within = self.allowed
         if estimator is not None:
             within = within[(within >= estimator.advantage.minimum_group_size) & (within <= self.largest)]
-        some = within[rivals(within.size, 0)] if within.size else within
+        some = within[sizing.rivals(within.size, 0)] if within.size else within
         some = np.union1d(some, within[within == self.asked])
         if estimator is None or not some.size:
             return some
@@ -430,7 +418,7 @@ class EstimatorLaws:
     def choice(self, estimator: Estimator, level: float) -> EfficiencyChoice | None:
         """Return the best batch of an estimator, of RLOO by its constants; None if no size is allowed."""
         unbiased, sizes = estimator.name == "rloo", self.sizes(None)
-        law = StepLaw.of_unbiased(pilot_terms(self.rollouts), sizes) if unbiased else self.of(estimator)
+        law = StepLaw.of_unbiased(sizing.pilot_terms(self.rollouts), sizes) if unbiased else self.of(estimator)
         if law is None:
             return None
         return choose_by_efficiency(law, self.batches[np.searchsorted(self.allowed, law.group_sizes)], level)
@@ -451,14 +439,16 @@ class EstimatorLaws:
                 continue
         return found
 
-    def of_recommended(self, baseline: str, choice: SizeChoice) -> tuple[Estimates, float]:
+    def of_recommended(self, baseline: str, choice: sizing.SizeChoice) -> tuple[sizing.Estimates, float]:
         """Return the root of the efficiency of a baseline with its batch, times ||g||, and its likely value."""
-        law = StepLaw.of_unbiased(baseline_terms(self.rollouts)[baseline], np.array([choice.group_size]))
+        law = StepLaw.of_unbiased(sizing.baseline_terms(self.rollouts)[baseline], np.array([choice.group_size]))
         roots, likely = law.root_efficiency(np.array([choice.batch_size]))
         return roots.at(0), float(likely[0])
 
 
-def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: float, level: float) -> tuple[Switch, ...]:
+def switches(
+    choices: Mapping[str, EfficiencyChoice], root: sizing.Estimates, likely: float, level: float
+) -> tuple[sizing.Switch, ...]:
     """Return what other estimators would gain over one whose efficiency has a root: all limits hold at once, at the level.
 
     Each has an equal part of the error probability. What is promised is said of the batches that are named, not of batches that
@@ -467,8 +457,8 @@ def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: f
     found = []
     for name, choice in choices.items():
         each, ratio = 1.0 - (1.0 - level) / len(choices), choice.likely_root / likely
-        roots = ratio_interval(choice.estimates.at(choice.best), root, each, at=np.asarray(ratio))
+        roots = sizing.ratio_interval(choice.estimates.at(choice.best), root, each, at=np.asarray(ratio))
         error = 2.0 * ratio * roots.standard_error
         gain = Interval(np.asarray(ratio**2 - 1.0), error, roots.low**2 - 1.0, roots.high**2 - 1.0, each)
-        found.append(Switch(name, choice.group_size, choice.batch_size, gain))
+        found.append(sizing.Switch(name, choice.group_size, choice.batch_size, gain))
     return tuple(found)

@@ -1,20 +1,11 @@
 """What is studied: bandits, policies over responses or sequences, the penalty, and the problem that bundles them."""
 
 from grpo_theory.problem import gallery
-from grpo_theory.problem.chain import TokenChain, TokenTree, edge_table, response_table
+from grpo_theory.problem.chain import NotListedError, StateRewards, TokenChain, TokenTree, edge_table, response_table
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.logits import LogitMap, Paths, SmoothMap
 from grpo_theory.problem.point import Moments, Objective, Point
-from grpo_theory.problem.policy import (
-    KL,
-    Bandit,
-    LinearSoftmax,
-    NotListedError,
-    Policy,
-    SoftmaxHead,
-    StateRewards,
-    TabularSoftmax,
-)
+from grpo_theory.problem.policy import KL, Bandit, LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.two_layer import TwoLayerSoftmax
 

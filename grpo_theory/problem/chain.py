@@ -6,13 +6,13 @@ Tables name the edges and the responses of a policy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.problem.logits import FeatureMap, LogitMap, Paths, PrefixHeadMap, SharedMap, SmoothMap, TabularMap, log_softmax
-from grpo_theory.problem.policy import Bandit, Policy, StateRewards, not_listed
+from grpo_theory.problem.policy import Bandit, Policy
 from grpo_theory.problem.two_layer import TwoLayerMap, TwoLayerSoftmax
 from grpo_theory.validation import (
     Array,
@@ -29,6 +29,96 @@ from grpo_theory.validation import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class NotListedError(ValueError):
+    """Raised when a `TokenChain` is asked for something that needs a list of its responses, such as their number or scores.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.problem import NotListedError
+    >>> chain = gt.TokenChain([[0, 1], [1, 0]], horizon=1024)
+    >>> try:
+    ...     chain.probabilities([0.0, 0.0, 0.0, 0.0])
+    ... except NotListedError:
+    ...     print(chain.token_log_probabilities([0.0, 0.0, 0.0, 0.0]).shape)
+    (2, 2)
+    """
+
+
+class StateRewards(Bandit):
+    """Rewards of a `TokenChain`: their law depends only on the state in which the response ends.
+
+    Parameters
+    ----------
+    success : array_like, shape (S,)
+        Probability of reward 1 (else 0) of a response that ends in each state, in [0, 1].
+    prompt_weights : array_like, shape (M,), optional
+        Probabilities f of the prompts, which are the chain's starts; uniform if omitted.
+
+    Attributes
+    ----------
+    values : ndarray, shape (L,)
+        The reward values.
+    state_probabilities : ndarray, shape (S, L)
+        Probability of each value, given the state in which the response ends.
+    prompt_weights : ndarray, shape (M,)
+    n_states, n_prompts : int
+        S and M. Without weights M is 0, and the chain's starts are equally likely.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not finite, a probability lies outside [0, 1] or does not sum to one, or a shape does not fit.
+
+    See Also
+    --------
+    StateRewards.from_law : rewards on any finite set of values; the probabilities have shape (S, L).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> rewards = gt.StateRewards([0.0, 0.5, 1.0])
+    >>> rewards.state_probabilities.tolist()
+    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    >>> rewards.for_starts(2).prompt_weights.tolist(), rewards.for_starts(2).at_prompt(1).prompt_weights.tolist()
+    ([0.5, 0.5], [0.0, 1.0])
+    >>> gt.StateRewards.from_law([-1.0, 0.0, 1.0], [[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]]).values.tolist()
+    [-1.0, 0.0, 1.0]
+    """
+
+    state_probabilities: Array
+    _shape = "(S, L)"
+
+    def _keep(self, law: Array, weights: Array | None) -> Array:
+        """Keep the law of the rewards, and return the weights: none until a problem says how many starts there are."""
+        self.state_probabilities, self.n_states = law, len(law)
+        return np.empty(0) if weights is None else weights
+
+    @property
+    def probabilities(self) -> Array:  # type: ignore[override]
+        """Responses are not listed; raises `NotListedError`."""
+        return not_listed("the reward law of every response")
+
+    def for_starts(self, n_starts: int) -> StateRewards:
+        """Return the same rewards with weights for so many prompts; raise if there are weights for another number."""
+        if self.prompt_weights.size == 0:
+            return self.from_law(self.values, self.state_probabilities, np.full(n_starts, 1.0 / n_starts))
+        check_shape("prompt_weights", self.prompt_weights, (n_starts,), "(M,), one for each of the chain's starts")
+        return self
+
+    def __repr__(self) -> str:
+        return f"StateRewards(S={self.n_states}, values={self.values.tolist()})"
+
+
+def not_listed(what: str) -> NoReturn:
+    """Raise: a chain's responses are not listed."""
+    raise NotListedError(
+        f"{what} is not known of a TokenChain, whose responses are not listed. Without a list there are moments, objective, "
+        "gradient_law, efficiency, group_size_law, simulate_gradients and simulate_training. Use problem.listed() for the same "
+        "problem as a tree of at most 4,096 responses"
+    )
 
 
 class StateNetworkMap(SmoothMap):

@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.problem.chain import TokenChain
+from grpo_theory.problem.chain import StateRewards, TokenChain
 from grpo_theory.problem.logits import SharedMap, closed, complements, less_mean
 from grpo_theory.problem.point import Moments, Point
-from grpo_theory.problem.policy import StateRewards
 from grpo_theory.validation import Array, Flags, Integers, cached_array, check_room, read_only
 
 

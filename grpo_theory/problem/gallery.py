@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 from grpo_theory.data.questions import LONGEST, PROMPTS, arithmetic, long_answers
-from grpo_theory.problem.chain import TokenChain, TokenTree
-from grpo_theory.problem.policy import KL, Bandit, LinearSoftmax, Policy, SoftmaxHead, StateRewards, TabularSoftmax
+from grpo_theory.problem.chain import StateRewards, TokenChain, TokenTree
+from grpo_theory.problem.policy import KL, Bandit, LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.two_layer import TwoLayerSoftmax
 from grpo_theory.validation import Array, as_count, as_fraction, check_name
@@ -77,8 +77,7 @@ def copy(horizon: int, success: float = 0.6) -> Problem:
     now = np.tile(digits, DIGITS)
     moves = (0, 1, DIGITS - 1)
     transitions = np.stack([given * DIGITS + (now + move) % DIGITS for move in moves], axis=1)
-    keeps = np.zeros(transitions.shape)
-    keeps[:, 0] = 1.0
+    keeps = np.tile([1.0, 0.0, 0.0], (DIGITS**2, 1))
     chain = TokenChain(transitions, horizon, starts=digits * (DIGITS + 1))
     return _at_success(chain, (given == now).astype(float), keeps, np.zeros(keeps.shape), success)
 
@@ -100,8 +99,7 @@ def goal_walk(horizon: int, success: float = 0.5) -> Problem:
     >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
     (16, 0.5)
     """
-    ahead = np.zeros((STEPS + 1, 3))
-    ahead[:, 2] = 1.0
+    ahead = np.tile([0.0, 0.0, 1.0], (STEPS + 1, 1))
     return _at_success(_walk(horizon), np.eye(STEPS + 1)[STEPS], ahead, np.zeros(ahead.shape), success)
 
 
@@ -159,10 +157,8 @@ def think_until_sure(horizon: int, success: float = 0.5) -> Problem:
     horizon = as_count("horizon", horizon)
     levels = np.arange(2 * EVIDENCE + 1)
     up, down = np.minimum(levels + 1, levels[-1]), np.maximum(levels - 1, 0)
-    gains, base = np.zeros((levels.size, 3)), np.zeros((levels.size, 3))
-    gains[:, 1] = 1.0
     # Beside two logits of 0, p(stop) = (6/T)/(6/T + 2) = 3/(T + 3), so that about T/3 tokens come before.
-    base[:, 0] = -np.log(max(horizon, 2) / 6.0)
+    gains, base = (np.tile(row, (levels.size, 1)) for row in ([0.0, 1.0, 0.0], [-np.log(max(horizon, 2) / 6.0), 0.0, 0.0]))
     chain = TokenChain(np.stack([levels, up, down], axis=1), horizon, end_token=0, starts=EVIDENCE + np.array([-2, 0, 2]))
     return _at_success(chain, 1.0 / (1.0 + np.exp(levels - float(EVIDENCE)))[::-1], gains, base, success)
 
@@ -201,9 +197,8 @@ def _at_success(chain: TokenChain, right: Array, direction: Array, base: Array, 
     from scipy.optimize import brentq  # slow to import, and seldom wanted
 
     success = as_fraction("success", success)
-    rewards = StateRewards(right)
     base = base + SPREAD * np.random.default_rng(SEED).standard_normal(base.shape)
-    problem = Problem(rewards, chain)
+    problem = Problem(StateRewards(right), chain)
 
     def above(dial: float) -> float:
         value = problem.at((base + dial * direction).ravel()).value
@@ -214,7 +209,7 @@ def _at_success(chain: TokenChain, right: Array, direction: Array, base: Array, 
         low, high = sorted(success + end for end in ends)
         raise ValueError(f"success must be a rate that this chain can have, {low:.3g} to {high:.3g}, got {success:g}")
     dial = brentq(above, -DIAL, DIAL, xtol=1e-12)
-    return Problem(rewards, chain, theta=(base + dial * direction).ravel())
+    return replace(problem, theta=(base + dial * direction).ravel())
 
 
 KINDS = {"copy": copy, "goal walk": goal_walk, "think until sure": think_until_sure, "bigram text": bigram_text}
@@ -279,9 +274,7 @@ def _graded() -> Problem:
 def _mixed_difficulty() -> Problem:
     """Eight prompts with one right answer in five, from hardly ever found (2%) to nearly always (98%)."""
     chance = expit(np.linspace(-4.0, 4.0, 8))
-    success = np.zeros((8, 5))
-    success[:, 0] = 1.0
-    logits = np.zeros((8, 5))
+    success, logits = np.tile([1.0, 0.0, 0.0, 0.0, 0.0], (8, 1)), np.zeros((8, 5))
     # p = exp(l)/(exp(l) + 4) at l = log(4 p/(1 - p)).
     logits[:, 0] = np.log(4.0 * chance / (1.0 - chance))
     return Problem(Bandit(success), TabularSoftmax(8, 5), theta=logits.reshape(-1))
@@ -418,9 +411,8 @@ def crowd(n_prompts: int) -> Problem:
     5
     """
     bandit = Bandit(np.random.default_rng(13).uniform(0.2, 0.8, (n_prompts, 3)))
-    penalty = KL(1.0, np.full((n_prompts, 3), 1.0 / 3))
     title = f"tabular, {n_prompts} prompts, KL penalty"
-    return Problem(bandit, TabularSoftmax(n_prompts, 3), penalty, name="crowd", title=title)
+    return Problem(bandit, TabularSoftmax(n_prompts, 3), KL(1.0, np.full((n_prompts, 3), 1.0 / 3)), name="crowd", title=title)
 
 
 def _two_speeds() -> Problem:

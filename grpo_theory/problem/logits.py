@@ -498,10 +498,8 @@ class SharedMap(LogitMap):
     """
 
     def __init__(self, n_prompts: int, n_logits: int, features: Array | None) -> None:
-        self.n_prompts, self.n_logits, self.features = n_prompts, n_logits, features
+        self.n_prompts, self.n_logits, self.features = n_prompts, n_logits, read_only(features)
         self.dimension = n_logits if features is None else features.shape[1]
-        if features is not None:
-            features.setflags(write=False)
 
     def vectors(self, logit_gradients: Array) -> Array:
         """Return Phi' c for logit gradients c of shape (..., D), shape (..., d)."""

@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.problem.chain import TokenChain, listed_chain
+from grpo_theory.problem.chain import StateRewards, TokenChain, listed_chain
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.point import Moments, Objective, Point
-from grpo_theory.problem.policy import KL, Bandit, Policy, StateRewards
+from grpo_theory.problem.policy import KL, Bandit, Policy
 from grpo_theory.validation import Array, cached_array, read_only, typed
 
 

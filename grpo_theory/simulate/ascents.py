@@ -323,11 +323,6 @@ class Runs:
         """The largest distance of an iterate from the start, shape (R,)."""
         return np.sqrt(self.state.farthest[: self.n])
 
-    @property
-    def path(self) -> Array:
-        """The iterates, the start first, shape (R, n + 1, d)."""
-        return self.state.path
-
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes

@@ -426,7 +426,9 @@ class ChainRun:
         self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
-        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, training.problem.policy.horizon)
+        self._walks = make_walks(
+            training.sizes.batch_size, training.sizes.group_size, on_chain(training.problem, start).policy.horizon
+        )
 
     @property
     def theta(self) -> Array:

@@ -337,7 +337,7 @@ class StepGrid:
 
     def iterates(self, replications: int, rng: Rng) -> Array:
         """Return all iterates, the start first, shape (S, R, n + 1, d)."""
-        return self._along(lambda runs: runs.path, replications, rng, [len(self.training.step_sizes)])[:, :, 0]
+        return self._along(lambda runs: runs.state.path, replications, rng, [len(self.training.step_sizes)])[:, :, 0]
 
     def _along(self, look: Callable[[Runs], Array], replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
         """Return what is seen of runs (R, ...), some side by side, after these numbers of updates, shape (S, R, C, ...)."""

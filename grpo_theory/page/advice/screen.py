@@ -130,7 +130,10 @@ def to_text(advice: Advice, run: RunAdvice | None = None, *, everything: bool = 
     notes = [f"Note: {note}" for note in (*warnings(advice), *advice.notes)]
     if everything:
         lines += chain(*(_wrapped(note, None) for note in notes))
-        return "\n".join([*lines, "", *(f"\n{section_text(part)}" for part in behind(advice)), ""])
+        parts = [] if advice.scores is None else [compared(advice)]
+        parts += [rewards_alone(advice), Section("Assumed, and not checked", ASSUMED)]
+        parts += [Section("Read as", advice.reading)] if advice.reading else []
+        return "\n".join([*lines, "", *(f"\n{section_text(part)}" for part in parts), ""])
     while notes and (room := MOST_LINES - 1 - len(lines)) >= min(2, len(_wrapped(notes[0], None))):
         lines += _wrapped(notes.pop(0), min(2, room))
     last = "What this rests on: --all" if not notes else f"What this rests on, and {counted(len(notes), 'more note')}: --all"
@@ -309,13 +312,6 @@ def binding(advice: Advice) -> str:
     """Return the limits that keep out larger groups, in words."""
     names = limits_groups(advice.limits)
     return " and ".join(f"{option(name)} {getattr(advice.limits, name):,}" for name in names) if names else "the budget"
-
-
-def behind(advice: Advice) -> list[Section]:
-    """Return what the screen rests on: other estimators and baselines, rewards, evaluations, assumptions, reading."""
-    found = [rewards_alone(advice), Section("Assumed, and not checked", ASSUMED)]
-    found = found if advice.scores is None else [compared(advice), *found]
-    return [*found, Section("Read as", advice.reading)] if advice.reading else found
 
 
 def compared(advice: Advice) -> Section:
