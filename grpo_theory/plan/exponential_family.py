@@ -1,7 +1,5 @@
 """The exponential family through a user's sampled responses: a problem that simulates training ahead of the user's run."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from grpo_theory.intervals.ragged import RaggedRollouts
@@ -10,7 +8,7 @@ from grpo_theory.logs import RolloutLog
 from grpo_theory.plan.advice import check_independent
 from grpo_theory.plan.success_rates import fit_beta_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem
-from grpo_theory.validation import MOST_BYTES, Array, check_room, shown
+from grpo_theory.validation import MOST_BYTES, check_room, shown
 
 ANCHOR = 1e6
 """The parameter that holds the sampled probabilities, in units of 1/(a score's length): it learns 1e-12 as fast as the others."""
@@ -18,23 +16,6 @@ ABSENT = -1000.0
 """The logit of a place that a prompt's candidates leave empty: its probability is 0 in double precision."""
 FEWEST = 2
 """Responses that a prompt must have: one has nothing beside which its probability could change."""
-
-
-class Candidates(NamedTuple):
-    """The different responses to one prompt: rewards (K,), sketches (K, J), and the shares of the sample (K,)."""
-
-    rewards: Array
-    sketches: Array
-    shares: Array
-
-    @classmethod
-    def of(cls, rewards: Array, sketches: Array) -> "Candidates":
-        """Put responses with equal reward and sketch together."""
-        rows = np.ascontiguousarray(np.column_stack([rewards, sketches]))
-        # Whole rows are compared as bytes, which is several times as fast as number by number.
-        whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
-        _, first, counts = np.unique(whole, return_index=True, return_counts=True)
-        return cls(rows[first, 0], rows[first, 1:], counts / counts.sum())
 
 
 def twin(log: RolloutLog | Groups) -> Problem:
@@ -163,10 +144,16 @@ def _family(rollouts: RaggedRollouts, unit: float) -> Problem:
     """
     order, counts = np.argsort(rollouts.index, kind="stable"), rollouts.counts
     groups = np.split(order, np.cumsum(rollouts.sizes)[:-1])
-    found = [Candidates.of(rollouts.rewards[rows], rollouts.known_scores[rows]) for rows in groups]
+    found = []  # the different responses to each prompt: rewards (K,), sketches (K, J), and the shares of the sample (K,)
+    for rows in groups:
+        table = np.ascontiguousarray(np.column_stack([rollouts.rewards[rows], rollouts.known_scores[rows]]))
+        # Whole rows are compared as bytes, which is several times as fast as number by number.
+        whole = table.view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
+        _, first, often = np.unique(whole, return_index=True, return_counts=True)
+        found.append((table[first, 0], table[first, 1:], often / often.sum()))
     contrasts = []  # mean squared distances of the sketch of a best response from the mean sketch of the others
-    for rewards, sketches, shares in [one for one in found if np.ptp(one.rewards) > 0.0]:
-        best = rewards == rewards.max()
+    for own, sketches, shares in [one for one in found if np.ptp(one[0]) > 0.0]:
+        best = own == own.max()
         others = shares[~best] @ sketches[~best] / shares[~best].sum()
         contrasts.append(float(shares[best] @ ((sketches[best] - others) ** 2).sum(axis=1) / shares[best].sum()))
     if not contrasts:
@@ -177,7 +164,7 @@ def _family(rollouts: RaggedRollouts, unit: float) -> Problem:
         law = fit_beta_rates(counts)
         missing = np.where(counts.successes == 0, law.a, law.b)
         chances = np.where(counts.uniform, missing / (law.a + law.b + counts.sizes), 0.0)
-    most, width = int(max(one.rewards.size + (chances[m] > 0.0) for m, one in enumerate(found))), found[0].sketches.shape[1]
+    most, width = int(max(one[0].size + (chances[m] > 0.0) for m, one in enumerate(found))), found[0][1].shape[1]
     # Features take B K (J + B + 1) numbers of two rewards, or B K (J + 1): checked before anything grows with the square of B.
     shape, room = (len(found), most, width + len(found) * counts.binary + 1), MOST_BYTES / 8.0 / most
     fitting = int(((width + 1) ** 2 / 4.0 + room) ** 0.5 - (width + 1) / 2.0) if counts.binary else int(room / (width + 1))
@@ -188,14 +175,14 @@ def _family(rollouts: RaggedRollouts, unit: float) -> Problem:
     )
     features, rewards = np.zeros(shape), np.zeros(shape[:2], dtype=np.int64)
     features[..., -1] = ABSENT / unit
-    for m, (one, chance) in enumerate(zip(found, chances, strict=True)):
-        size, shares = one.rewards.size, one.shares
-        features[m, :size, :width] = one.sketches
-        rewards[m, :size] = np.searchsorted(counts.values, one.rewards)
+    for m, ((own, sketches, shares), chance) in enumerate(zip(found, chances, strict=True)):
+        size, mean = own.size, shares @ sketches
+        features[m, :size, :width] = sketches
+        rewards[m, :size] = np.searchsorted(counts.values, own)
         if chance > 0.0:
             shares = np.append((1.0 - chance) * shares, chance)
             rewards[m, size] = 1 - rewards[m, 0]
-            features[m, size, :width] = one.shares @ one.sketches
+            features[m, size, :width] = mean
             features[m, size, width + m] = np.mean(contrasts) ** 0.5
         features[m, : shares.size, -1] = np.log(shares) / unit
     theta = np.append(np.zeros(features.shape[2] - 1), unit)

@@ -271,18 +271,18 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     k, n, prompts = cells(counts)
     mean = float(prompts @ k / (prompts @ n))
 
-    def parts(point: Array) -> tuple[float, float]:
-        share, precision = float(expit(point[0])), float(np.exp(point[1]))
-        return share * precision, (1.0 - share) * precision
-
     def loss(point: Array) -> float:
-        a, b = parts(point)
+        share, precision = float(expit(point[0])), float(np.exp(point[1]))
+        a, b = share * precision, (1.0 - share) * precision
         return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / counts.prompts
 
     starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0, LARGEST_LOG_PRECISION)]
     bounds = [(-20.0, 20.0), (-8.0, LARGEST_LOG_PRECISION)]
     best = min((minimize(loss, start, method="L-BFGS-B", bounds=bounds) for start in starts), key=lambda fit: fit.fun)
-    return BetaSuccessRates(*parts(best.x), float(prompts @ log_choose(n, k)) - best.fun * counts.prompts)
+    share, precision = float(expit(best.x[0])), float(np.exp(best.x[1]))
+    return BetaSuccessRates(
+        share * precision, (1.0 - share) * precision, float(prompts @ log_choose(n, k)) - best.fun * counts.prompts
+    )
 
 
 def most_success(prompts: int, level: float = 0.95) -> float:
