@@ -1,7 +1,7 @@
 """Training runs whose rollouts are shared out by an allocation rule: each prompt of a step gets a group of its own size."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -180,7 +180,7 @@ def training_of(
     rule.check_rewards(problem.bandit.values)
     budget = rules.checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)
     made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
-    own = {name: getattr(made, name) for name in Training.__dataclass_fields__}
+    own = {one.name: getattr(made, one.name) for one in fields(made)}
     allocated = AllocatedTraining(**own, rule=rule, budget=budget)
     _ = allocated.table, allocated.gram, allocated.world, allocated.gains, allocated.settings
     return allocated
