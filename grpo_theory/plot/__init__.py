@@ -1,8 +1,8 @@
-"""Pictures of results, drawn on axes of yours or new ones, which are returned: seaborn and matplotlib, to be changed at will."""
+"""Pictures of results, drawn on axes of yours or new ones, which are returned: seaborn and matplotlib, to be changed at will.
 
-from grpo_theory.plot.coverages import width_by_coverage, zip_plot
-from grpo_theory.plot.group_sizes import efficiency, plan
-from grpo_theory.plot.runs import training
+The public names are listed in ``__init__.pyi``.
+"""
 
-__all__ = ["efficiency", "plan", "training", "width_by_coverage", "zip_plot"]
-__dir__ = __all__.copy
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
