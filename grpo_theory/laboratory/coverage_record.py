@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil, nan, sqrt
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from grpo_theory.intervals.interval import binomial_limits, normal_quantile
-from grpo_theory.laboratory.trial import ARRAYS, Answers, Replay, Trial
+from grpo_theory.laboratory.trial import Answers, Replay, Table, Trial
 from grpo_theory.validation import Array, Flags, Integers, as_fraction, as_numbers, as_positive
 
 LEAST_ERROR = 1e-100
@@ -72,24 +71,7 @@ Measured = tuple[float, float]
 """An estimate and its Monte Carlo standard error; NaN where there are too few replications."""
 Row = tuple[str, float, float, float, float]
 """Measure, estimate, Monte Carlo standard error, and limits."""
-
-
-class Component(NamedTuple):
-    """R replications of the statements on one number; one shape (R,) for all but the truth."""
-
-    truth: float
-    estimate: Array
-    standard_error: Array
-    low: Array
-    high: Array
-    width: Array
-    covered: Flags
-    failed: Flags
-
-    @property
-    def known(self) -> Flags:
-        """Where there is an estimate with limits."""
-        return np.isfinite(self.estimate) & ~self.failed
+SHOWN = ["estimate", "standard_error", "low", "high", "covered"]
 
 
 def mean(values: Array) -> Measured:
@@ -130,34 +112,32 @@ def relative_error(estimate: Array, standard_error: Array) -> Measured:
     return 100.0 * (ratio - 1.0), 100.0 * ratio * sqrt((mcse / model) ** 2 + 0.5 / (len(estimate) - 1))
 
 
-def of_estimates(part: Component, confidence: float) -> Iterator[Row]:
-    """Yield the measures of the estimates, if there are any, and of their standard errors, with normal limits."""
-    if not part.known.any():
-        return
-    estimate, standard_error = part.estimate[part.known], part.standard_error[part.known]
-    deviation = estimate - part.truth
-    yield normal_row("bias", mean(deviation), confidence)
-    yield normal_row("empirical SE", empirical_error(estimate), confidence)
-    yield normal_row("MSE", mean(deviation**2), confidence)
-    yield normal_row("average model SE", model_error(standard_error), confidence)
-    yield normal_row("relative % error in model SE", relative_error(estimate, standard_error), confidence)
+def measured(part: Table, truth: float, null: float | None, confidence: float, *, of: str) -> Iterator[Row]:
+    """Yield the measures of R replications (R,) of the statements on one number.
 
-
-def of_limits(part: Component, null: float | None, confidence: float) -> Iterator[Row]:
-    """Yield the measures that only the two limits of an interval have, with exact limits of their own."""
-    if part.known.any():
-        centre = part.estimate[part.known].mean()
-        yield exact_row("bias-eliminated coverage", (part.low <= centre) & (centre <= part.high), confidence)
-    if null is not None:
-        name, *row = exact_row("rejection %", (null < part.low) | (part.high < null), confidence)
+    An "interval" has all of them. What the "shadow" of an ellipsoid on an axis has are those of the estimates and of their
+    standard errors, if there are any, with normal limits. A "joint" set has those of every confidence set, with exact limits. A
+    failure is in the denominator of the coverage.
+    """
+    known = part[np.isfinite(part["estimate"]) & ~part["failed"]]
+    if of != "joint" and known.size:
+        deviation = known["estimate"] - truth
+        yield normal_row("bias", mean(deviation), confidence)
+        yield normal_row("empirical SE", empirical_error(known["estimate"]), confidence)
+        yield normal_row("MSE", mean(deviation**2), confidence)
+        yield normal_row("average model SE", model_error(known["standard_error"]), confidence)
+        relative = relative_error(known["estimate"], known["standard_error"])
+        yield normal_row("relative % error in model SE", relative, confidence)
+    if of != "shadow":
+        yield exact_row("coverage", part["covered"], confidence)
+        yield normal_row("mean width", mean(part["width"][~part["failed"]]), confidence)
+        yield exact_row("failures", part["failed"], confidence)
+    if of == "interval" and known.size:
+        centre = known["estimate"].mean()
+        yield exact_row("bias-eliminated coverage", (part["low"] <= centre) & (centre <= part["high"]), confidence)
+    if of == "interval" and null is not None:
+        name, *row = exact_row("rejection %", (null < part["low"]) | (part["high"] < null), confidence)
         yield name, *(100.0 * number for number in row)  # type: ignore[misc]
-
-
-def of_sets(part: Component, confidence: float) -> Iterator[Row]:
-    """Yield the measures that every confidence set has; a failure is in the denominator of the coverage."""
-    yield exact_row("coverage", part.covered, confidence)
-    yield normal_row("mean width", mean(part.width[~part.failed]), confidence)
-    yield exact_row("failures", part.failed, confidence)
 
 
 def normal_row(name: str, measured: Measured, confidence: float) -> Row:
@@ -174,7 +154,6 @@ def exact_row(name: str, hits: Flags, confidence: float) -> Row:
     return name, share, sqrt(share * (1.0 - share) / len(hits)), low, high
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Coverage:
     """R replications of an interval function against a truth of shape C.
 
@@ -189,6 +168,26 @@ class Coverage:
         The number of the first block of replications.
     answers : Answers
         The same arrays with the axis of levels always there.
+    first, replications : int
+        The number of the first replication, and the number R of replications.
+    level : float or tuple of float
+        The nominal level, or levels.
+    truth : ndarray, shape C
+        What was to be covered.
+    seed : SeedSequence
+        Given as rng, it draws the same data.
+    estimate, standard_error : ndarray
+        The estimates, and the standard errors that the intervals were built on; NaN where there is none.
+    low, high : ndarray
+        The limits; NaN where the interval function failed.
+    width : ndarray
+        The widths, ending in S; NaN where the interval function failed.
+    covered, failed : ndarray of bool
+        Which sets hold the truth, which a failure does not, and where there are no limits; ending in S.
+    coverage, mcse : ndarray, shape S or (L, *S)
+        The share of all replications, failures among them, that cover the truth, and its Monte Carlo standard error.
+    failures : ndarray, shape S or (L, *S)
+        The number of failures.
 
     Examples
     --------
@@ -208,89 +207,27 @@ class Coverage:
     True
     """
 
-    trial: Trial
-    first_block: int
-    answers: Answers
-
-    @property
-    def first(self) -> int:
-        """The number of the first replication."""
-        return self.first_block * self.trial.experiment.block_replications
-
-    @property
-    def replications(self) -> int:
-        """The number R of replications."""
-        return len(self.answers.low)
-
-    @property
-    def level(self) -> float | tuple[float, ...]:
-        """The nominal level, or levels."""
-        return self.trial.level
-
-    @property
-    def truth(self) -> Array:
-        """What was to be covered, shape C."""
-        return self.trial.truth
-
-    @property
-    def seed(self) -> np.random.SeedSequence:
-        """The seed; given as rng, it draws the same data."""
-        return self.trial.seed
-
-    @property
-    def estimate(self) -> Array:
-        """The estimates; NaN where there is none."""
-        return self._public(self.answers.estimate)
-
-    @property
-    def standard_error(self) -> Array:
-        """The standard errors that the intervals were built on; NaN where there is none."""
-        return self._public(self.answers.standard_error)
-
-    @property
-    def low(self) -> Array:
-        """The lower limits; NaN where the interval function failed."""
-        return self._public(self.answers.low)
-
-    @property
-    def high(self) -> Array:
-        """The upper limits; NaN where the interval function failed."""
-        return self._public(self.answers.high)
-
-    @property
-    def width(self) -> Array:
-        """The widths, ending in S; NaN where the interval function failed."""
-        return self._public(self._single(self.answers.width))
-
-    @property
-    def covered(self) -> Flags:
-        """Which sets hold the truth, ending in S; a failure does not."""
-        return self._public(self._single(self.answers.covered))
-
-    @property
-    def failed(self) -> Flags:
-        """Where there are no limits, ending in S."""
-        return self._public(self._single(self.answers.failed))
-
-    @property
-    def coverage(self) -> Array:
-        """The share of all replications, failures among them, that cover the truth; shape S, or (L, *S)."""
-        return self.covered.mean(axis=0)
-
-    @property
-    def mcse(self) -> Array:
-        """The Monte Carlo standard error of the coverage."""
-        return np.sqrt(self.coverage * (1.0 - self.coverage) / self.replications)
-
-    @property
-    def failures(self) -> Integers:
-        """The number of failures, shape S or (L, *S)."""
-        return self.failed.sum(axis=0)
+    def __init__(self, trial: Trial, first_block: int, answers: Answers) -> None:
+        self.trial, self.first_block, self.answers = trial, first_block, answers
+        self.level, self.truth, self.seed = trial.level, trial.truth, trial.seed
+        self.first, self.replications = first_block * trial.experiment.block_replications, len(answers.table)
+        table = answers.table if isinstance(self.level, tuple) else answers.table[:, 0]
+        self.estimate: Array = table["estimate"]
+        self.standard_error: Array = table["standard_error"]
+        self.low: Array = table["low"]
+        self.high: Array = table["high"]
+        sets = table[..., 0] if answers.joint else table
+        self.width: Array = sets["width"]
+        self.covered: Flags = sets["covered"]
+        self.failed: Flags = sets["failed"]
+        self.failures: Integers = self.failed.sum(axis=0)
+        self.coverage: Array = self.covered.mean(axis=0)
+        self.mcse: Array = np.sqrt(self.coverage * (1.0 - self.coverage) / self.replications)
 
     @property
     def first_failure(self) -> str | None:
         """The first replication that failed, and why; None if none did."""
-        failed = self.answers.failed.reshape(self.replications, -1).any(axis=1)
+        failed = self.failed.reshape(self.replications, -1).any(axis=1)
         if not failed.any():
             return None
         index = int(np.argmax(failed))
@@ -299,7 +236,7 @@ class Coverage:
     @property
     def nonnested(self) -> int:
         """The number of replications in which the set of some level does not contain that of a lower level."""
-        low, high = self.answers.low, self.answers.high
+        low, high = self.answers.table["low"], self.answers.table["high"]
         torn = (low[:, 1:] > low[:, :-1]) | (high[:, 1:] < high[:, :-1])
         return int(torn.reshape(len(torn), -1).any(axis=1).sum())
 
@@ -315,11 +252,8 @@ class Coverage:
         """Return p-values of the two-sided exact binomial test that coverage is the nominal level; shape S, or (L, *S)."""
         from scipy.stats import binomtest  # slow to import, and seldom wanted
 
-        hits = self._single(self.answers.covered).sum(axis=0)
-        values = np.empty(hits.shape)
-        for index in np.ndindex(hits.shape):
-            values[index] = binomtest(int(hits[index]), self.replications, self.trial.levels[index[0]]).pvalue
-        return values if isinstance(self.level, tuple) else values[0]
+        tested = np.vectorize(lambda hits, level: binomtest(int(hits), self.replications, level).pvalue, otypes=[float])
+        return np.asarray(tested(self.covered.sum(axis=0).T, self.level)).T
 
     def consistent(self, family_error: float = 1e-3) -> Flags:
         """Test, for each component, whether the measured coverage is compatible with the nominal level; shape S, or (L, *S).
@@ -351,14 +285,11 @@ class Coverage:
         as_fraction("confidence", confidence)
         nulls = None if null is None else np.broadcast_to(as_numbers("null", null), self.truth.shape)
         rows = []
-        for joint in (False, True) if self.answers.joint else (False,):
-            for label, level, part, index in self._components(joint):
-                measured = [] if joint else [*of_estimates(part, confidence)]
-                if joint or not self.answers.joint:
-                    measured += of_sets(part, confidence)
-                if not self.answers.joint:
-                    measured += of_limits(part, None if nulls is None else float(nulls[index]), confidence)
-                rows += [(level, label, *row, self.replications, int(part.failed.sum())) for row in measured]
+        for of in ("shadow", "joint") if self.answers.joint else ("interval",):
+            for label, level, index, part in self._components(joint=of == "joint"):
+                null_here = None if nulls is None else float(nulls[index])
+                found = measured(part, float(self.truth[index]), null_here, confidence, of=of)
+                rows += [(level, label, *row, self.replications, int(part["failed"].sum())) for row in found]
         names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
         return pd.DataFrame(rows, columns=names)
 
@@ -374,7 +305,11 @@ class Coverage:
 
         Columns are level, component (as in `measures`), replication, estimate, standard_error, low, high and covered.
         """
-        return pd.concat([frame for _, frame in self._frames()], ignore_index=True)
+        frames = []
+        for label, level, _, part in self._components():
+            said = {"level": level, "component": label, "replication": self.first + np.arange(self.replications)}
+            frames.append(pd.DataFrame(said | {name: part[name] for name in SHOWN}))
+        return pd.concat(frames, ignore_index=True)
 
     def zip(self) -> pd.DataFrame:
         """Return what a zip plot shows: replications ranked by |z|, z = (estimate - truth) / standard error.
@@ -390,15 +325,16 @@ class Coverage:
         ValueError
             If the interval function gives no estimates and standard errors.
         """
-        frames = []
-        for part, frame in self._frames():
+        frames, every = [], self.to_frame()
+        for number, (_, _, index, part) in enumerate(self._components()):
             with np.errstate(divide="ignore", invalid="ignore"):
-                z = (part.estimate - part.truth) / part.standard_error
-            z[part.failed] = np.nan
+                z = (part["estimate"] - self.truth[index]) / part["standard_error"]
+            z[part["failed"]] = np.nan
             if np.isnan(z).all():
                 raise ValueError("interval must give estimates and standard errors, as an Interval does, to be ranked by them")
             order = np.argsort(np.abs(z), kind="stable")
-            frames.append(frame.iloc[order].assign(percentile=100.0 * np.arange(1, len(z) + 1) / len(z), z=z[order]))
+            own = every.iloc[number * len(z) + order]
+            frames.append(own.assign(percentile=100.0 * np.arange(1, len(z) + 1) / len(z), z=z[order]))
         names = ["level", "component", "replication", "percentile", "z", "low", "high", "covered"]
         return pd.concat(frames, ignore_index=True)[names]
 
@@ -433,24 +369,10 @@ class Coverage:
         shares = np.array2string(self.coverage, precision=4, threshold=8)
         return f"Coverage(level={self.level}, replications={self.replications}, coverage={shares}, failures={self.failures})"
 
-    def _public(self, array: NDArray[Any]) -> NDArray[Any]:
-        return array if isinstance(self.level, tuple) else array[:, 0]
-
-    def _single(self, array: NDArray[Any]) -> NDArray[Any]:
-        return array[..., 0] if self.answers.joint else array
-
-    def _components(self, joint: bool = False) -> Iterator[tuple[str, float, Component, tuple[int, ...]]]:
-        """Yield label, level, component and its index in the truth; of ellipsoids the joint statements, or their shadows."""
+    def _components(self, joint: bool = False) -> Iterator[tuple[str, float, tuple[int, ...], Table]]:
+        """Yield label, level, index in the truth, and replications; of ellipsoids the joint statements, or their shadows."""
         for number, level in enumerate(self.trial.levels):
             for index in np.ndindex(self.truth.shape[:-1] if joint else self.truth.shape):
                 label = ",".join([*map(str, index), *(["joint"] if joint else [])])
                 place = (*index, 0) if joint else index
-                parts = (getattr(self.answers, name)[(slice(None), number, *place)] for name in ARRAYS)
-                yield label, level, Component(float(self.truth[place]), *parts), place
-
-    def _frames(self) -> Iterator[tuple[Component, pd.DataFrame]]:
-        """Yield each component and the rows of its replications."""
-        for label, level, part, _ in self._components():
-            said = {"level": level, "component": label, "replication": self.first + np.arange(self.replications)}
-            names = ("estimate", "standard_error", "low", "high", "covered")
-            yield part, pd.DataFrame(said | {name: getattr(part, name) for name in names})
+                yield label, level, place, self.answers.table[(slice(None), number, *place)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -136,9 +134,6 @@ class RecordedTraining:
         return TrainingRecord(block.step_sizes, block.path[i], block.mean_rewards[i], hessian, tail=block.tail)
 
 
-ScoreLookup = Callable[[Integers, Integers], Array]
-"""``scores(prompts, outcomes)`` of prompts (R, B) and outcomes (R, B, G), shape (R, B, G, J)."""
-
 BLOCK_RESPONSES = 1 << 15
 PIVOT_TOLERANCE = 1e-12
 
@@ -211,11 +206,16 @@ class Pilot:
         kept = self._memory.get("tables")
         if kept is None or kept[0] is not problem:
             self._memory["tables"] = kept = (problem, *_tables(problem, self.directions))
-        _, point, rewards, scores = kept
+        _, point, table, gram = kept
         replications = as_count("replications", replications)
         generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
         prompts, outcomes = draw_responses(generator, point, replications, self.batch_size, self.group_size)
-        found = rewards[prompts[..., None], outcomes], scores(prompts, outcomes)
+        scores = table[prompts[..., None], point.outcome_responses[outcomes]]
+        if gram is not None:
+            # <c x l_b, c' x l_b'> = (c . c')(l_b . l_b') = (c . c')(h_b . h_b'), as L L' is A (docs/derivations.md, section 11).
+            factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
+            scores = (scores[..., None] * factor[:, :, None, None, :]).reshape(*outcomes.shape, -1)
+        found = point.rewards[prompts[..., None], outcomes], scores
         return Rollouts(*(read_only(np.ascontiguousarray(array)) for array in found))
 
     def take(self, block: Rollouts, i: int) -> Rollouts:
@@ -239,38 +239,22 @@ def draw_responses(
     return np.ascontiguousarray(prompts.T), np.ascontiguousarray(outcomes.T)
 
 
-def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, ScoreLookup]:
-    """Return what outcomes are drawn from, their rewards (M, O), and the function that looks scores up."""
+def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, Array | None]:
+    """Return what outcomes are drawn from, and the scores (M, K, J); of a head, logit gradients and the prompts' products.
+
+    Such scores are logit gradients (M, K, D) times the rows of a factor of the inner products (M, M) of the hidden states.
+    """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     policy, point = problem.policy, problem.at(problem.theta)
     if directions is None and type(policy.logit_map) is HeadMap:
-        gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
-        return point, point.rewards, partial(isometric_scores, point.logit_gradients, point.outcome_responses, gram)
+        return point, point.logit_gradients, policy.logit_map.hidden @ policy.logit_map.hidden.T
     if directions is None:
-        table = policy.scores(problem.theta)
-    else:
-        along = as_array("directions", directions)
-        check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
-        # v . W = v . Phi' c = c . Phi v for each direction v (docs/derivations.md, section 15).
-        table = np.einsum("mkd,jmd->mkj", point.logit_gradients, point.tangent.logits(along), optimize=True)
-    return point, point.rewards, partial(tabulated_scores, table, point.outcome_responses)
-
-
-def tabulated_scores(table: Array, responses: Integers, prompts: Integers, outcomes: Integers) -> Array:
-    """Return the rows of a table (M, K, J) for the responses (O,) of outcomes."""
-    return table[prompts[..., None], responses[outcomes]]
-
-
-def isometric_scores(logit_gradients: Array, responses: Integers, gram: Array, prompts: Integers, outcomes: Integers) -> Array:
-    """Return the scores of a softmax head in the coordinates of their own batch.
-
-    These are logit gradients (M, K, D) times the rows of a factor of the inner products (M, M) of the prompts' hidden states.
-    """
-    # <c x l_b, c' x l_b'> = (c . c')(l_b . l_b') = (c . c')(h_b . h_b'), as L L' is A (docs/derivations.md, section 11).
-    factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
-    products = logit_gradients[prompts[..., None], responses[outcomes]][..., None] * factor[:, :, None, None, :]
-    return products.reshape(*outcomes.shape, -1)
+        return point, policy.scores(problem.theta), None
+    along = as_array("directions", directions)
+    check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
+    # v . W = v . Phi' c = c . Phi v for each direction v (docs/derivations.md, section 15).
+    return point, np.einsum("mkd,jmd->mkj", point.logit_gradients, point.tangent.logits(along), optimize=True), None
 
 
 def semidefinite_factor(gram: Array) -> Array:

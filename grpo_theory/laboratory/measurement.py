@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import nan
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from grpo_theory.intervals.interval import check_level
 from grpo_theory.laboratory.coverage_record import Coverage, Row, mean, normal_row
 from grpo_theory.laboratory.experiment import Experiment
-from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Trial
+from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Trial, Truth, check_takes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_fraction, as_numbers, check_finite, shown
-
-Truth = ArrayLike | Callable[[Any], ArrayLike]
+from grpo_theory.validation import as_count, as_fraction, shown
 
 
 def coverage(
@@ -92,8 +86,9 @@ def coverage(
     >>> bool(record.coverage < 0.95), bool(record.consistent())
     (True, False)
     """
-    trial = _trial(interval, problem, truth, experiment, level, rng, vectorized)
-    return _run([trial], replications, workers, first_block, progress)[0]
+    asked = {"experiment": experiment, "level": level, "replications": replications, "rng": rng, "workers": workers}
+    asked |= {"first_block": first_block, "vectorized": vectorized, "progress": progress}
+    return coverage_of_several({"": interval}, problem, truth, **asked)[""]  # type: ignore[arg-type]
 
 
 def coverage_of_several(
@@ -147,15 +142,10 @@ def coverage_of_several(
     if not functions:
         raise ValueError("functions must hold at least one interval function")
     seed, known = as_seed_sequence(rng), truth(problem) if callable(truth) else truth
-    trials = [_trial(one, problem, known, experiment, level, seed, vectorized) for one in functions.values()]
-    return dict(zip(functions, _run(trials, replications, workers, first_block, progress), strict=True))
-
-
-def _run(trials: list[Trial], replications: int, workers: int | None, first_block: int, progress: bool) -> list[Coverage]:
-    """Run trials that differ in the interval function alone."""
+    trials = [Trial(one, problem, known, experiment, level, seed, vectorized) for one in functions.values()]
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    size = trials[0].experiment.block_replications
+    size = experiment.block_replications
     first_block = as_count("first_block", first_block, 0)
 
     def answers(job: tuple[int, int]) -> list[Answers]:
@@ -165,7 +155,8 @@ def _run(trials: list[Trial], replications: int, workers: int | None, first_bloc
 
     jobs = ((first_block + i, min(size, replications - i * size)) for i in range(-(-replications // size)))
     parts = zip(*map_in_order(answers, jobs, workers, "measuring" if progress else ""), strict=True)
-    return [Coverage(trial, first_block, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True)]
+    records = (Coverage(trial, first_block, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True))
+    return dict(zip(functions, records, strict=True))
 
 
 def replay(
@@ -192,39 +183,7 @@ def replay(
     >>> bool(again.interval.low == record.low[7])
     True
     """
-    return _trial(interval, problem, truth, experiment, level, rng, vectorized).replay(replication)
-
-
-def _trial(
-    interval: IntervalFunction,
-    problem: Any,
-    truth: Truth,
-    experiment: Experiment,
-    level: float | Sequence[float],
-    rng: Rng | None,
-    vectorized: bool | None,
-) -> Trial:
-    if not callable(interval):
-        raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
-    _check_takes("interval", interval, "data", "level")
-    if missing := [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]:
-        raise TypeError(
-            f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
-            f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
-        )
-    known = as_numbers("truth", truth(problem) if callable(truth) else truth).copy()
-    if known.size == 0:
-        raise ValueError(f"truth must not be empty, got shape {known.shape}")
-    check_finite("truth", known)
-    try:
-        levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
-    except (TypeError, ValueError):
-        raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
-    if levels is not None and (not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all()):
-        raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
-    at_once = getattr(interval, "vectorized", False) if vectorized is None else vectorized
-    nominal = check_level(level) if levels is None else levels  # type: ignore[arg-type]
-    return Trial(interval, problem, known, experiment, nominal, as_seed_sequence(rng), bool(at_once))
+    return Trial(interval, problem, truth, experiment, level, rng, vectorized).replay(replication)
 
 
 NUMBERS = ["measure", "estimate", "mcse", "low", "high"]
@@ -245,10 +204,6 @@ class CoverageGrid(pd.DataFrame):
     >>> len(str(grid).splitlines()), isinstance(grid, gt.laboratory.CoverageGrid)
     (3, True)
     """
-
-    @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return pd.DataFrame  # a part of the table is no grid
 
     def __str__(self) -> str:
         names = self["function"].unique()
@@ -342,7 +297,7 @@ def coverage_grid(
             raise TypeError(f"factors must be a mapping of names to levels, at least one, got {shown(factors)}")
         if not callable(designs):
             raise TypeError(f"designs must be a function of the factors {', '.join(map(repr, factors))}, got {shown(designs)}")
-        _check_takes("designs", designs, *factors)
+        check_takes("designs", designs, *factors)
         points = [dict(zip(factors, levels, strict=True)) for levels in product(*factors.values())]
         cells = [(point, designs(*point.values())) for point in points]
     for point, design in cells:
@@ -374,17 +329,3 @@ def _beside(record: Coverage, reference: Coverage) -> Iterator[Row]:
     # The delta method: a ratio of means a/b errs as the mean of (a_r - (a/b) b_r)/b.
     error = mean((own - ratio * other) / other.mean())[1] if ratio > 0.0 else nan
     yield normal_row("width over reference", (ratio, error), 0.95)
-
-
-def _check_takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Raise TypeError unless a function can be called with so many arguments by position; nothing is known of compiled ones."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(*arguments)
-    except TypeError:
-        wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
-        got = f"one of ({taken})" if taken else "one without arguments"
-        raise TypeError(f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`") from None

@@ -1,20 +1,27 @@
 """A trial of an interval function: everything that a block of replications needs but its number."""
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.intervals.interval import Ellipsoid, Interval
+from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level
 from grpo_theory.laboratory.experiment import Experiment
-from grpo_theory.simulate.streams import block_generator
-from grpo_theory.validation import Array, Flags, as_count
+from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
+from grpo_theory.validation import Array, Flags, as_count, as_numbers, check_finite
 
 IntervalFunction = Callable[[Any, float], Any]
+Truth = ArrayLike | Callable[[Any], ArrayLike]
+Table = NDArray[np.void]
+"""Answers as records, whose fields are those of `FIELDS`."""
+NUMBERS = ("estimate", "standard_error", "low", "high", "width")
+FIELDS = [*((name, float) for name in NUMBERS), ("covered", bool), ("failed", bool)]
+MIXED = "interval must return ellipsoids always or never, and returned both"
 
 
 @dataclass(eq=False)
@@ -23,11 +30,9 @@ class Answers:
 
     Attributes
     ----------
-    estimate, standard_error, low, high : ndarray, shape (n, L, *C)
-        NaN where there is no answer; of an ellipsoid, the limits are those of its shadow on each axis.
-    width : ndarray, shape (n, L, *C)
-    covered, failed : ndarray of bool, shape (n, L, *C)
-        A refusal (ValueError) or a NaN limit is a failure, and covers nothing.
+    table : ndarray of records, shape (n, L, *C)
+        Estimate, standard error, low and high are NaN where there is no answer. Of an ellipsoid, the limits are those of its
+        shadow on each axis. A refusal (ValueError) or a NaN limit has failed, and is not covered.
     joint : bool or None
         Whether the sets are ellipsoids: then width, covered and failed repeat one value along the last axis.  None where no
         dataset had an answer.
@@ -35,22 +40,9 @@ class Answers:
         The messages of the datasets that were refused, by their index.
     """
 
-    estimate: Array
-    standard_error: Array
-    low: Array
-    high: Array
-    width: Array
-    covered: Flags
-    failed: Flags
+    table: Table
     joint: bool | None = None
     refusals: dict[int, str] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls, n: int, n_levels: int, shape: tuple[int, ...]) -> "Answers":
-        """Return answers of which none is given yet: until one is put there, a dataset counts as failed."""
-        estimate, error, low, high, width = (np.full((n, n_levels, *shape), np.nan) for _ in range(5))
-        none = np.zeros(width.shape, dtype=bool)
-        return cls(estimate, error, low, high, width, none, ~none)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Answers"]) -> "Answers":
@@ -58,16 +50,9 @@ class Answers:
         kinds = {part.joint for part in parts} - {None}
         if len(kinds) > 1:
             raise TypeError(MIXED)
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
-        starts = np.cumsum([0] + [len(part.low) for part in parts])
+        starts = np.cumsum([0] + [len(part.table) for part in parts])
         refusals = {int(s) + i: why for s, part in zip(starts, parts, strict=False) for i, why in part.refusals.items()}
-        return cls(**arrays, joint=kinds.pop() if kinds else None, refusals=refusals)
-
-    def rows(self, start: int, stop: int) -> "Answers":
-        """Return the answers of datasets start to stop - 1, which are all that were asked about."""
-        arrays = {name: getattr(self, name)[start:stop] for name in ARRAYS}
-        refusals = {i - start: why for i, why in self.refusals.items()}
-        return Answers(**arrays, joint=self.joint, refusals=refusals)
+        return cls(np.concatenate([part.table for part in parts]), kinds.pop() if kinds else None, refusals)
 
     def put(self, dataset: int | slice, level: int, answer: Any, truth: Array) -> None:
         """Write an answer: of the dataset with this index, or of all datasets if it is a slice.
@@ -79,7 +64,7 @@ class Answers:
         ValueError
             If its shape is not the truth's.
         """
-        row, joint = (dataset, level), isinstance(answer, Ellipsoid)
+        row, joint = self.table[dataset, level, ...], isinstance(answer, Ellipsoid)
         if self.joint not in (None, joint):
             raise TypeError(MIXED)
         parts: tuple
@@ -98,31 +83,16 @@ class Answers:
         except (TypeError, ValueError):
             raise TypeError(f"interval must return an Interval, an Ellipsoid or a (low, high) pair, got {answer!r}") from None
         shape = np.broadcast_shapes(low.shape, high.shape)
-        if shape != self.low[row].shape:
-            block = f" for a block of {len(self.low)} datasets" if isinstance(dataset, slice) else ""
+        if shape != row.shape:
+            block = f" for a block of {len(self.table)} datasets" if isinstance(dataset, slice) else ""
             raise ValueError(f"truth must have the shape of the interval's limits, got {truth.shape}, and limits {shape}{block}")
         for name, part in (("estimate", estimate), ("standard_error", error)):
             if part.ndim and part.shape != shape:
                 raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
         if isinstance(answer, Ellipsoid):
-            self.width[row] = np.asarray(answer.width)[..., None]
-            self.covered[row] = np.asarray(answer.covers(truth))[..., None]
-        self.estimate[row], self.standard_error[row], self.low[row], self.high[row] = estimate, error, low, high
+            row["width"], row["covered"] = np.asarray(answer.width)[..., None], np.asarray(answer.covers(truth))[..., None]
+        row["estimate"], row["standard_error"], row["low"], row["high"] = estimate, error, low, high
         self.joint = joint
-
-    def settle(self, truth: Array) -> None:
-        """Read off the limits what failed, what covers and how wide it is."""
-        failed = np.isnan(self.low) | np.isnan(self.high)
-        if self.joint:
-            self.failed[...] = np.any(failed | np.isnan(self.width), axis=-1, keepdims=True)
-            self.covered &= ~self.failed
-        else:
-            self.failed = failed
-            self.width, self.covered = self.high - self.low, (self.low <= truth) & (truth <= self.high)
-
-
-ARRAYS = ("estimate", "standard_error", "low", "high", "width", "covered", "failed")
-MIXED = "interval must return ellipsoids always or never, and returned both"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,25 +136,44 @@ class Replay:
         return f"Replay(replication={self.replication}, low={low}, high={high}, covered={covered})"
 
 
-@dataclass(frozen=True, eq=False)
 class Trial:
     """An interval function, the problem and experiment on which it is tried, and the seed.
 
     Every replication is a function of the trial and its own number: blocks are drawn whole, whatever part of them is used.
     """
 
-    interval: IntervalFunction
-    problem: Any
-    truth: Array
-    experiment: Experiment
-    level: float | tuple[float, ...]
-    seed: np.random.SeedSequence
-    vectorized: bool
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """The levels, shape (L,)."""
-        return self.level if isinstance(self.level, tuple) else (self.level,)
+    def __init__(
+        self,
+        interval: IntervalFunction,
+        problem: Any,
+        truth: Truth,
+        experiment: Experiment,
+        level: float | Sequence[float],
+        rng: Rng | None,
+        vectorized: bool | None,
+    ) -> None:
+        if not callable(interval):
+            raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
+        check_takes("interval", interval, "data", "level")
+        if missing := [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]:
+            raise TypeError(
+                f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
+                f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
+            )
+        self.truth: Array = as_numbers("truth", truth(problem) if callable(truth) else truth).copy()
+        if self.truth.size == 0:
+            raise ValueError(f"truth must not be empty, got shape {self.truth.shape}")
+        check_finite("truth", self.truth)
+        try:
+            levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
+        except (TypeError, ValueError):
+            raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
+        if levels is not None and (not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all()):
+            raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
+        self.interval, self.problem, self.experiment, self.seed = interval, problem, experiment, as_seed_sequence(rng)
+        self.levels: tuple[float, ...] = (check_level(level),) if levels is None else levels  # type: ignore[arg-type]
+        self.level = self.levels[0] if levels is None else levels
+        self.vectorized = getattr(interval, "vectorized", False) if vectorized is None else vectorized
 
     def draw(self, block: int) -> Any:
         """Draw a block of datasets."""
@@ -195,51 +184,55 @@ class Trial:
         block, index = divmod(as_count("replication", replication, 0), self.experiment.block_replications)
         datasets = self.draw(block)
         answers = self.ask(datasets, block, index, index + 1)
-        parts = (getattr(answers, name)[0] for name in ("estimate", "standard_error", "low", "high", "covered"))
-        estimate, error, low, high, covered = (part if isinstance(self.level, tuple) else part[0] for part in parts)
+        row = answers.table[0] if isinstance(self.level, tuple) else answers.table[0, 0]
         level = self.level if isinstance(self.level, float) else max(self.level)
         return Replay(
             replication,
             self.experiment.take(datasets, index),
-            Interval(estimate, error, low, high, level),
-            covered[..., 0] if answers.joint else covered,
+            Interval(row["estimate"], row["standard_error"], row["low"], row["high"], level),
+            row["covered"][..., 0] if answers.joint else row["covered"],
             answers.refusals.get(0),
         )
 
     def ask(self, datasets: Any, block: int, start: int, stop: int) -> Answers:
         """Return the answers on datasets start to stop - 1 of a block that has been drawn."""
         size = self.experiment.block_replications
-        answers = Answers.empty(size, len(self.levels), self.truth.shape)
-        for number, level in enumerate(self.levels):
+        table = np.zeros((size, len(self.levels), *self.truth.shape), dtype=FIELDS)
+        for name in NUMBERS:
+            table[name] = np.nan
+        answers = Answers(table)
+        for number in range(len(self.levels)):
             # A function that takes whole blocks is asked once. Where it refuses, the datasets are asked about one by one,
             # so that only those that deserve it are refused.
             if self.vectorized:
                 with _named(block * size, (block + 1) * size):
-                    if self._refusal(answers, slice(None), number, partial(self.interval, datasets, level)) is None:
+                    if self._refusal(answers, slice(None), number, datasets) is None:
                         continue
             for i in range(start, stop):
-
-                def ask_one(i: int = i, level: float = level) -> Any:
-                    # Of a copy: a function may write on its data, and is asked again at the next level.
-                    return self.interval(deepcopy(self.experiment.take(datasets, i)), level)
-
                 with _named(block * size + i, block * size + i + 1):
-                    why = self._refusal(answers, i, number, ask_one)
-                if why is not None:
-                    answers.refusals.setdefault(i, why)
-        answers = answers.rows(start, stop)
-        answers.settle(self.truth)
-        for i, *_ in np.argwhere(answers.low > answers.high)[:1]:
-            at = int((answers.low[i] - answers.high[i]).argmax())
-            worst = f"low = {answers.low[i].flat[at]:g}, high = {answers.high[i].flat[at]:g}"
+                    if (why := self._refusal(answers, i, number, datasets)) is not None:
+                        answers.refusals.setdefault(i, why)
+        table = table[start:stop]
+        low, high = table["low"], table["high"]
+        failed = np.isnan(low) | np.isnan(high)
+        if answers.joint:
+            table["failed"] = np.any(failed | np.isnan(table["width"]), axis=-1, keepdims=True)
+            table["covered"] &= ~table["failed"]
+        else:
+            table["failed"], table["width"], table["covered"] = failed, high - low, (low <= self.truth) & (self.truth <= high)
+        for i, *_ in np.argwhere(low > high)[:1]:
+            at = int((low[i] - high[i]).argmax())
+            worst = f"low = {low[i].flat[at]:g}, high = {high[i].flat[at]:g}"
             with _named(block * size + start + i, block * size + start + i + 1):
                 raise ValueError(f"interval must return lower limits that do not exceed the upper ones, got {worst}")
-        return answers
+        return Answers(table, answers.joint, {i - start: why for i, why in answers.refusals.items()})
 
-    def _refusal(self, answers: Answers, row: int | slice, number: int, ask: Callable[[], Any]) -> str | None:
+    def _refusal(self, answers: Answers, row: int | slice, number: int, datasets: Any) -> str | None:
         """Ask, and write the answer down; or return why there is none: a ValueError, or a singular ellipsoid."""
         try:
-            answer = ask()
+            # Of a copy: a function may write on its data, and is asked again at the next level.
+            data = datasets if isinstance(row, slice) else deepcopy(self.experiment.take(datasets, row))
+            answer = self.interval(data, self.levels[number])
         except ValueError as error:
             return str(error)
         try:
@@ -258,3 +251,17 @@ def _named(start: int, stop: int) -> Iterator[None]:
         which = f"replication {start}" if stop == start + 1 else f"replications {start} to {stop - 1}"
         error.add_note(f"raised on {which}; gt.replay(..., replication={start}) with the same seed draws the data again")
         raise
+
+
+def check_takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Raise TypeError unless a function can be called with so many arguments by position; nothing is known of compiled ones."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
+        got = f"one of ({taken})" if taken else "one without arguments"
+        raise TypeError(f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`") from None
