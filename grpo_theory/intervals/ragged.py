@@ -231,26 +231,10 @@ class RaggedRollouts(Groups):
         """The number of responses to each prompt, shape (B,)."""
         return np.bincount(self.index)
 
-    @property
-    def single(self) -> bool:
-        """Whether this is one batch: it always is."""
-        return True
-
     @cached_property
     def counts(self) -> RewardCounts:
         """How often each prompt got each reward."""
         return RewardCounts.from_rewards(self.index, self.rewards)
-
-    def require(self, *, prompts: int = 1, responses: int = 1) -> None:
-        """Raise ValueError unless there are so many prompts, and so many responses to each."""
-        if self.batch_size < prompts:
-            raise ValueError(f"rollouts must have at least {prompts} prompts, got B = {self.batch_size}")
-        small = int((self.sizes < responses).sum())
-        if small:
-            raise ValueError(
-                f"rollouts must have at least {responses} responses per prompt, and {small} of {self.batch_size} prompts have "
-                f"fewer (the fewest {self.sizes.min()}); rollouts.at_least({responses}) leaves these prompts out"
-            )
 
     def at_least(self, responses: int) -> RaggedRollouts:
         """Return the prompts with at least so many responses; the difference in `batch_size` is how many were left out."""
@@ -263,27 +247,16 @@ class RaggedRollouts(Groups):
 
     def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
         """Return a statistic of each prompt, (B,) or (B, L): groups of equal size are stacked, and computed at once."""
-        rows, stacks = self._by_size
-        rewards, scores = read_only(self.rewards[rows]), None if self.scores is None else read_only(self.scores[rows])
+        order = np.argsort(self.index, kind="stable")
+        own = self.sizes[self.index[order]]
         statistics: Array | None = None
-        for prompts, part, size in stacks:
-            stacked = None if scores is None else scores[part].reshape(len(prompts), size, -1)
-            found = statistic(Rollouts.of_checked(rewards[part].reshape(-1, size), stacked))
+        for size in np.unique(self.sizes):
+            prompts, rows = np.flatnonzero(self.sizes == size), order[own == size]
+            scores = None if self.scores is None else read_only(self.scores[rows]).reshape(prompts.size, size, -1)
+            found = statistic(Rollouts.of_checked(read_only(self.rewards[rows]).reshape(-1, size), scores))
             statistics = np.empty((self.batch_size, *found.shape[1:])) if statistics is None else statistics
             statistics[prompts] = found
         return np.asarray(statistics)
-
-    @cached_property
-    def _by_size(self) -> tuple[Integers, list[tuple[Integers, slice, int]]]:
-        """The rows (N,) by the size of their group, then by group; and of each size its prompts, its part of the rows, and it."""
-        by_size = np.argsort(self.sizes, kind="stable")
-        place = np.empty_like(by_size)
-        place[by_size] = np.arange(by_size.size)
-        sizes, counts = np.unique(self.sizes, return_counts=True)
-        ends, stops = np.cumsum(counts), np.cumsum(counts * sizes)
-        parts = zip(np.split(by_size, ends[:-1]), (stops - counts * sizes).tolist(), stops.tolist(), sizes.tolist(), strict=True)
-        stacks = [(prompts, slice(start, stop), size) for prompts, start, stop, size in parts]
-        return np.argsort(place[self.index], kind="stable"), stacks
 
     def with_scores(self, scores: ArrayLike | None) -> RaggedRollouts:
         """Return the same prompts and rewards with other scores, shape (N, J)."""

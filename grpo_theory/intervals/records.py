@@ -92,7 +92,7 @@ class TrainingRecord:
                 if np.isnan(array).any():
                     where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
                     raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
-        check_tail(self.tail)
+        tail_start(n, self.tail)
         arrays["step_sizes"] = as_steps("step_sizes", self.step_sizes, n)
         for name, array in arrays.items():
             object.__setattr__(self, name, kept(array))
@@ -143,15 +143,10 @@ def _finite_or_nan(name: str, value: ArrayLike) -> Array:
 
 
 def tail_start(steps: int, tail: float) -> int:
-    """Return the number of steps before the last part of a run."""
-    return steps - max(2, round(check_tail(tail) * steps))
-
-
-def check_tail(tail: float) -> float:
-    """Return the share of a run that is its last part, in (0, 1]."""
+    """Return where the last part of a run begins, which is a share `tail` of it; raise unless that lies in (0, 1]."""
     if not 0.0 < as_number("tail", tail) <= 1.0:
         raise ValueError(f"tail must lie in (0, 1], got {tail}")
-    return tail
+    return steps - max(2, round(tail * steps))
 
 
 def rollout_hessian(rewards: ArrayLike, scores: ArrayLike, strength: float = 0.0) -> Array:
@@ -236,8 +231,6 @@ def simulate_records(
     ((2, 41, 2), (2, 40))
     """
     chosen = find(estimator)
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {problem!r}")
     if problem.policy.dimension > LARGEST_DIMENSION:
         raise ValueError(f"policy must have at most {LARGEST_DIMENSION} parameters for records, got {problem.policy.dimension}")
     if not problem.policy.is_linear:
@@ -248,14 +241,14 @@ def simulate_records(
     if problem.kl is not None and chosen.kl.name != "k1 in reward":
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")
     sizes = step_sizes(schedule, as_count("steps", steps, MINIMUM_STEPS))
-    check_tail(tail)
+    window = tail_start(steps, tail), steps
     training = make_training(problem, chosen, sizes, (batch_size, group_size), SGD(), keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem, theta0, replications)
     warn_if_unstable(problem, starts[0], sizes)
 
-    seed, window = as_seed_sequence(rng), (tail_start(steps, tail), steps)
+    seed = as_seed_sequence(rng)
 
     def record(block: int) -> TrainingRecord:
         begun = starts[block * LANES : (block + 1) * LANES]

@@ -1,6 +1,5 @@
 """Confidence sets from one batch of rollouts: of the gradient, the value, the error and its components, the group size."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from grpo_theory.intervals.interval import (
 )
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import (
-    PromptTerms,
     bootstrap_quantiles,
     centred,
     error_of_mean,
@@ -29,7 +27,7 @@ from grpo_theory.intervals.u_statistics import (
     shifted_mean,
 )
 from grpo_theory.simulate.streams import Rng
-from grpo_theory.theory import GroupSizeLaw, mse_weights
+from grpo_theory.theory import mse_weights
 from grpo_theory.validation import Array, Integers, as_numbers, shown
 
 SINGULAR = 1e-12
@@ -367,12 +365,15 @@ def effective_interval(means: Array, sizes: Integers, bounds: tuple[float, float
 
 
 def _combination(
-    rollouts: Groups, weights: Array, level: float, resamples: int | None = None, rng: Rng | None = None
+    rollouts: Groups, sizes: tuple[int, int] | None, level: float, resamples: int | None = None, rng: Rng | None = None
 ) -> Interval:
-    """Return the interval of combinations of c1, c2 and c3 with weights (3,) or (L, 3), of which none can be below 0.
+    """Return the interval of c1, c2 and c3, or of the error at a batch and group size, of which none can be below 0.
 
     Quantiles are Student's, or those of so many resamples.
     """
+    weights = np.eye(3) if sizes is None else mse_weights(*sizes)
+    if sizes is not None and weights.ndim != 1:
+        raise ValueError(f"batch_size and group_size must be single numbers, got {sizes[0]!r} and {sizes[1]!r}")
     level, terms, rows = check_level(level), prompt_terms(rollouts, 3), np.atleast_2d(weights)
     law, degrees, of = terms.components(), rollouts.batch_size - 1, "the prompts' terms of the error"
     estimate = np.stack([law.c1, law.c2, law.c3], axis=-1) @ rows.T
@@ -389,13 +390,6 @@ def _combination(
     if weights.ndim == 1:
         estimate, error, low, high = (part[..., 0] for part in (estimate, error, low, high))
     return Interval(estimate, error, low, high, level)
-
-
-def _error_weights(batch_size: int, group_size: int) -> Array:
-    weights = mse_weights(batch_size, group_size)
-    if weights.ndim != 1:
-        raise ValueError(f"batch_size and group_size must be single numbers, got {batch_size!r} and {group_size!r}")
-    return weights
 
 
 @interval_function
@@ -435,7 +429,7 @@ def components_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> gt.intervals.components_jackknife(rollouts).covers([law.c1, law.c2, law.c3]).tolist()
     [True, True, True]
     """
-    return _combination(rollouts, np.eye(3), level)
+    return _combination(rollouts, None, level)
 
 
 @interval_function
@@ -476,7 +470,7 @@ def components_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     >>> gt.intervals.components_bootstrap(rollouts, resamples=99, rng=0).low.shape
     (3,)
     """
-    return _combination(rollouts, np.eye(3), level, resamples, rng)
+    return _combination(rollouts, None, level, resamples, rng)
 
 
 @interval_function
@@ -517,7 +511,7 @@ def mse_jackknife(rollouts: Groups, batch_size: int, group_size: int, level: flo
     >>> bool(gt.intervals.mse_jackknife(rollouts, batch_size=64, group_size=16).covers(truth))
     True
     """
-    return _combination(rollouts, _error_weights(batch_size, group_size), level)
+    return _combination(rollouts, (batch_size, group_size), level)
 
 
 @interval_function
@@ -561,7 +555,7 @@ def mse_bootstrap(
     >>> bool(interval.low < interval.high)
     True
     """
-    return _combination(rollouts, _error_weights(batch_size, group_size), level, resamples, rng)
+    return _combination(rollouts, (batch_size, group_size), level, resamples, rng)
 
 
 UNBOUNDED = (
@@ -570,35 +564,48 @@ UNBOUNDED = (
 )
 
 
-def _optimum_interval(rollouts: Groups, level: float, ratios: Callable[..., tuple[Array, Array]]) -> Interval:
-    """Return the interval of G* from limits of c3/c1.
+def _optimum_interval(
+    rollouts: Groups, level: float, *, logarithm: bool = False, resamples: int | None = None, rng: Rng | None = None
+) -> Interval:
+    """Return the interval of G* from limits of c3/c1; the standard error is the delta method's on log(c3/c1).
 
-    These come from ``ratios(law, covariance, terms, level)``. The standard error is the delta method's.
+    The limits are the delta method's too, or with `logarithm` false Fieller's, by Student's quantiles or those of so many
+    resamples.
     """
     level, terms = check_level(level), prompt_terms(rollouts, 3)
-    law, covariance = terms.components(), terms.covariance()
-    degenerate = ~(covariance[..., 0, 0] + covariance[..., 2, 2] > 0.0)
-    limits = ratios(law, covariance, terms, level)
-    if rollouts.single and degenerate:
-        raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
-    # G* = 1 + sqrt(c3/c1) rises with c3/c1 (docs/derivations.md, section 2.1).
-    low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in limits)
-    _, log_error = _log_ratio(law, covariance)
-    optimum, proper = np.asarray(law.optimum), np.isfinite(log_error)
-    # dG*/d log r = sqrt(r)/2 = (G* - 1)/2.
-    error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
-    return Interval(optimum, error, low, high, level, UNBOUNDED if np.isinf(high).any() else "")
-
-
-def _log_ratio(law: GroupSizeLaw, covariance: Array) -> tuple[Array, Array]:
-    """Return c3/c1 and the delta method's standard error of its logarithm: 1 and infinite where an estimate is not above 0."""
+    law, covariance, t = terms.components(), terms.covariance(), student_quantile(rollouts.batch_size - 1, level)
+    v11, v13, v33 = covariance[..., 0, 0], covariance[..., 0, 2], covariance[..., 2, 2]
+    degenerate = ~(v11 + v33 > 0.0)
     proper = (law.c1 > 0.0) & (law.c3 > 0.0)
     # "where" computes both branches; the 1 keeps the one that is not used free of divisions by 0.
     c1, c3 = np.where(proper, law.c1, 1.0), np.where(proper, law.c3, 1.0)
     # d log(c3/c1) = dc3/c3 - dc1/c1, so that Var log(c3/c1) = s' Cov s with s = (-1/c1, 0, 1/c3).
     slopes = np.stack([-1.0 / c1, np.zeros_like(c1), 1.0 / c3], axis=-1)
-    variance = np.einsum("...i,...ij,...j->...", slopes, covariance, slopes)
-    return c3 / c1, np.where(proper, np.sqrt(np.maximum(variance, 0.0)), np.inf)
+    log_error = np.sqrt(np.maximum(np.einsum("...i,...ij,...j->...", slopes, covariance, slopes), 0.0))
+    if logarithm:
+        half = t * np.where(proper, log_error, np.inf)
+        with np.errstate(over="ignore"):
+            limits = c3 / c1 * np.exp(-half), c3 / c1 * np.exp(half)
+    else:
+        # Estimates below 0 are replaced by 0, the nearest value that the truth can have.
+        lower, upper, top, bottom = -t, t, np.maximum(law.c3, 0.0), np.maximum(law.c1, 0.0)
+        if resamples is not None:
+            # c3* - r c1* at r = c3/c1 = tan(angle), times cos(angle): the studentised statistic has no scale
+            # (docs/derivations.md, section 10).
+            angle = np.arctan2(top, bottom)
+            weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)[..., None, :]
+            lower, upper = (each[..., 0] for each in bootstrap_quantiles(terms, weights, resamples, level, rng))
+        # The limits are the ends of the hull of the ratios that pass the test. Their set can have a gap, where the two estimates
+        # are strongly correlated and neither 0 nor inf is rejected. The hull covers at least as often as the set.
+        limits = quotient_limits(top, bottom, (v33, v13, v11), lower, upper)
+    if rollouts.single and degenerate:
+        raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
+    # G* = 1 + sqrt(c3/c1) rises with c3/c1 (docs/derivations.md, section 2.1).
+    low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in limits)
+    optimum = np.asarray(law.optimum)
+    # dG*/d log r = sqrt(r)/2 = (G* - 1)/2.
+    error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
+    return Interval(optimum, error, low, high, level, UNBOUNDED if np.isinf(high).any() else "")
 
 
 @interval_function
@@ -638,39 +645,7 @@ def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> bool(gt.intervals.group_size_jackknife(rollouts).covers(gt.group_size_law(problem, problem.theta).optimum))
     True
     """
-
-    def ratios(law: GroupSizeLaw, covariance: Array, _: PromptTerms, level: float) -> tuple[Array, Array]:
-        ratio, error = _log_ratio(law, covariance)
-        half = student_quantile(rollouts.batch_size - 1, level) * error
-        with np.errstate(over="ignore"):
-            return ratio * np.exp(-half), ratio * np.exp(half)
-
-    return _optimum_interval(rollouts, level, ratios)
-
-
-def ratio_limits(
-    law: GroupSizeLaw, covariance: Array, lower_quantile: ArrayLike, upper_quantile: ArrayLike
-) -> tuple[Array, Array]:
-    """Return the least and the greatest of the ratios r >= 0 with lower <= (c3 - r c1)/se(r) <= upper.
-
-    Here ``se(r)^2 = v33 - 2 r v13 + r^2 v11``. Estimates below 0 are replaced by 0, the nearest value that the truth can have.
-    The lower limit is 0 where ``c3 <= upper sqrt(v33)``, and the upper one is inf where ``c1 <= -lower sqrt(v11)``.
-
-    The limits are the ends of the hull of these ratios, the least interval that contains them. The set of ratios can have a gap,
-    where the two estimates are strongly correlated and neither 0 nor inf is rejected (docs/derivations.md, section 10). The hull
-    then contains rejected ratios too, and covers at least as often as the set.
-
-    Parameters
-    ----------
-    law : GroupSizeLaw
-        Shape (...).
-    covariance : ndarray, shape (..., 3, 3)
-    lower_quantile, upper_quantile : array_like, broadcast to (...)
-        lower <= 0 <= upper.
-    """
-    v11, v13, v33 = covariance[..., 0, 0], covariance[..., 0, 2], covariance[..., 2, 2]
-    c1, c3 = np.maximum(law.c1, 0.0), np.maximum(law.c3, 0.0)
-    return quotient_limits(c3, c1, (v33, v13, v11), lower_quantile, upper_quantile)
+    return _optimum_interval(rollouts, level, logarithm=True)
 
 
 @interval_function
@@ -711,12 +686,7 @@ def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> bool(gt.intervals.group_size_fieller(rollouts).covers(gt.group_size_law(problem, problem.theta).optimum))
     True
     """
-
-    def ratios(law: GroupSizeLaw, covariance: Array, _: PromptTerms, level: float) -> tuple[Array, Array]:
-        t = student_quantile(rollouts.batch_size - 1, level)
-        return ratio_limits(law, covariance, -t, t)
-
-    return _optimum_interval(rollouts, level, ratios)
+    return _optimum_interval(rollouts, level)
 
 
 @interval_function
@@ -761,13 +731,4 @@ def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     >>> bool(1.0 <= interval.low < interval.high)
     True
     """
-
-    def ratios(law: GroupSizeLaw, covariance: Array, terms: PromptTerms, level: float) -> tuple[Array, Array]:
-        # c3* - r c1* at r = c3/c1 = tan(angle), times cos(angle): the studentised statistic has no scale (docs/derivations.md,
-        # section 10).
-        angle = np.arctan2(np.maximum(law.c3, 0.0), np.maximum(law.c1, 0.0))
-        weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)[..., None, :]
-        lower, upper = bootstrap_quantiles(terms, weights, resamples, level, rng)
-        return ratio_limits(law, covariance, lower[..., 0], upper[..., 0])
-
-    return _optimum_interval(rollouts, level, ratios)
+    return _optimum_interval(rollouts, level, resamples=resamples, rng=rng)

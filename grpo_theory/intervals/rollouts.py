@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -17,7 +16,7 @@ LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
 """Variances of squares are numbers up to it, with the fourth power of reward times score, 1e288, in them."""
 
 
-class Groups(ABC):
+class Groups:
     """Rewards, and scores where they are known, of the responses to B prompts; `Rollouts` or `RaggedRollouts`.
 
     This is the interface that intervals and statistics use.
@@ -39,29 +38,35 @@ class Groups(ABC):
     scores: Array | None
 
     @property
-    @abstractmethod
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
+        return np.full(*self.rewards.shape[-2:])
 
     @property
-    @abstractmethod
     def single(self) -> bool:
         """Whether this is one batch, without leading axes."""
+        return self.rewards.ndim <= 2
 
-    @abstractmethod
     def require(self, *, prompts: int = 1, responses: int = 1) -> None:
         """Raise ValueError unless there are so many prompts, and so many responses to each."""
+        if self.batch_size < prompts:
+            raise ValueError(f"rollouts must have at least {prompts} prompts, got B = {self.batch_size}")
+        fewest, small = self.sizes.min(), int((self.sizes < responses).sum())
+        if small:
+            some = f", and {small} of {self.batch_size} prompts have fewer (the fewest {fewest}); rollouts.at_least({responses}) "
+            found = f", got G = {fewest}" if fewest == self.sizes.max() else f"{some}leaves these prompts out"
+            raise ValueError(f"rollouts must have at least {responses} responses per prompt{found}")
 
-    @abstractmethod
     def by_prompt(self, statistic: Callable[..., Array]) -> Array:
         """Return a statistic of each prompt, (..., B) or (..., B, L), from a function of `Rollouts`.
 
         Each prompt's is computed within its own group of responses.
         """
+        return statistic(self)
 
-    @abstractmethod
     def with_scores(self, scores: ArrayLike | None) -> Self:
         """Return the same prompts and rewards with other scores, one for each reward."""
+        return replace(self, scores=scores)  # type: ignore[type-var]
 
     @property
     def batch_size(self) -> int:
@@ -157,31 +162,6 @@ class Rollouts(Groups):
         return made
 
     @property
-    def sizes(self) -> Integers:
-        """The number of responses to each prompt, shape (B,): G for all."""
-        return np.full(self.rewards.shape[-2], self.group_size)
-
-    @property
     def group_size(self) -> int:
         """The number of responses per prompt G."""
         return self.rewards.shape[-1]
-
-    @property
-    def single(self) -> bool:
-        """Whether this is one batch, without leading axes."""
-        return self.rewards.ndim == 2
-
-    def require(self, *, prompts: int = 1, responses: int = 1) -> None:
-        """Raise ValueError unless there are so many prompts, and so many responses to each."""
-        if self.batch_size < prompts:
-            raise ValueError(f"rollouts must have at least {prompts} prompts, got B = {self.batch_size}")
-        if self.group_size < responses:
-            raise ValueError(f"rollouts must have at least {responses} responses per prompt, got G = {self.group_size}")
-
-    def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
-        """Return the statistic, (..., B) or (..., B, L)."""
-        return statistic(self)
-
-    def with_scores(self, scores: ArrayLike | None) -> Rollouts:
-        """Return the same rewards with other scores, shape (..., B, G, J)."""
-        return Rollouts(self.rewards, scores)  # type: ignore[arg-type]  # made an array there
