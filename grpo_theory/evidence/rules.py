@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf, log, sqrt
 from typing import Any
 
@@ -177,15 +178,13 @@ class Judgement:
     needed: int = 0
 
 
-def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, half_width: float) -> Judgement:
-    """Judge by the interval; `half_width` is that at which the interval would have decided."""
-    verdict = REFUTED if refuted else CONFIRMED if confirmed else INCONCLUSIVE
-    asked = verdict == INCONCLUSIVE and half_width > 0.0 and evidence.replications > 0
-    return Judgement(verdict, *evidence.interval(level), enough(evidence, level, half_width) if asked else 0)
-
-
-def enough(evidence: Evidence, level: float, half_width: float) -> int:
-    """Return the number of replications from which on limits have at most a half-width."""
+def enough(kind: str, evidence: Evidence, level: float, half_width: float) -> int:
+    """Return the number of replications from which on limits have at most a half-width; 0 where no number makes a difference."""
+    if kind == "law":
+        # h = sqrt(log(2 / level) / (2 n)), solved for n (Massart 1990).
+        return ceil(min(log(2.0 / level) / (2.0 * half_width**2), MOST)) if half_width > 0.0 else MOST
+    if half_width <= 0.0 or evidence.replications == 0:
+        return 0
     least = max(evidence.replications, 2)
     return least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= half_width)
 
@@ -193,74 +192,6 @@ def enough(evidence: Evidence, level: float, half_width: float) -> int:
 def rounding(prediction: ArrayLike) -> Any:
     """Return by how much two sides may differ and still agree: 1e-10, relative to the larger of 1 and the prediction."""
     return IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(prediction))
-
-
-def identity(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if both sides agree to 1e-10, relative to the larger of 1 and the prediction; refute if not."""
-    agree = bool(abs(evidence.estimate - evidence.prediction) <= rounding(evidence.prediction))
-    return _judge(evidence, level, agree, not agree, 0.0)
-
-
-def _near(evidence: Evidence, level: float, allowance: float) -> Judgement:
-    """Confirm if the interval lies within an allowance around the prediction; refute if it lies outside."""
-    low, high = evidence.interval(level)
-    least, most = evidence.prediction - allowance, evidence.prediction + allowance
-    # Inside: |estimate - prediction| + h <= allowance.  Outside: |estimate - prediction| - h > allowance.  Either is so where
-    # the half-width h is below this.
-    half_width = abs(allowance - abs(evidence.estimate - evidence.prediction))
-    return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
-
-
-def equality(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the interval lies within the margin around the prediction, usually a share of it; refute if it lies outside."""
-    # Exact evidence has an interval without width, which rounding alone would put beside the margin.
-    return _near(evidence, level, room("equality", evidence) + float(rounding(evidence.prediction)))
-
-
-def rate(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside."""
-    return _near(evidence, level, evidence.margin)
-
-
-def upper_bound(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the upper limit is at most the bound; refute if the lower limit is above it."""
-    low, high = evidence.interval(level)
-    bound = evidence.prediction + float(rounding(evidence.prediction))
-    return _judge(evidence, level, high <= bound, low > bound, abs(evidence.prediction - evidence.estimate))
-
-
-def law(evidence: Evidence, level: float) -> Judgement:
-    """Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function.
-
-    The estimate is the largest distance between the empirical distribution function and the law; its limits are the estimate less
-    and plus the band's half-width.  Confirm if the upper limit is below the margin; refute if the lower limit is above it.
-    """
-    # Massart (1990): P(sup |F_n - F| > h) <= 2 exp(-2 n h^2), so h = sqrt(log(2 / level) / (2 n)).  Exact evidence has no band.
-    half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else 0.0
-    low, high = max(0.0, evidence.estimate - half), evidence.estimate + half
-    if low > evidence.margin:
-        return Judgement(REFUTED, low, high)
-    if high < evidence.margin:
-        return Judgement(CONFIRMED, low, high)
-    return Judgement(INCONCLUSIVE, low, high, enough_for_a_law(level, abs(evidence.margin - evidence.estimate)))
-
-
-def enough_for_a_law(level: float, half_width: float) -> int:
-    """Return the number of draws from which on the band has at most a half-width."""
-    # h = sqrt(log(2 / level) / (2 n)), solved for n (Massart 1990).
-    return ceil(min(log(2.0 / level) / (2.0 * half_width**2), MOST)) if half_width > 0.0 else MOST
-
-
-def ordering(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the interval of the paired difference lies below the prediction; refute if above.
-
-    An exact difference is a tie within rounding of the prediction, and a tie refutes an order.
-    """
-    low, high = evidence.interval(level)
-    slack = float(rounding(evidence.prediction))
-    below = high < evidence.prediction - slack
-    above = low > evidence.prediction + slack or (evidence.replications == 0 and not below)
-    return _judge(evidence, level, below, above, abs(evidence.estimate - evidence.prediction))
 
 
 def room(kind: str, evidence: Evidence) -> float:
@@ -283,11 +214,54 @@ def room(kind: str, evidence: Evidence) -> float:
     return evidence.prediction if kind == "upper bound" and evidence.prediction > 0.0 else inf
 
 
+def rule(kind: str, evidence: Evidence, level: float) -> Judgement:
+    """Judge by the interval at a level, each kind of statement by a rule of its own.
+
+    identity
+        Confirm if both sides agree to 1e-10, relative to the larger of 1 and the prediction; refute if not.
+    equality
+        Confirm if the interval lies within the margin around the prediction, usually a share of it; refute if it lies outside.
+    rate
+        Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside.
+    upper bound
+        Confirm if the upper limit is at most the bound; refute if the lower limit is above it.
+    ordering
+        Confirm if the interval of the paired difference lies below the prediction; refute if above. An exact difference is a tie
+        within rounding of the prediction, and a tie refutes an order.
+    law
+        Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function. The estimate is the largest
+        distance between that function and the law. Confirm if the upper limit is below the margin; refute if the lower is above.
+    """
+    low, high = evidence.interval(level)
+    slack, away = float(rounding(evidence.prediction)), abs(evidence.estimate - evidence.prediction)
+    half_width = away  # at which the interval would have decided
+    if kind == "identity":
+        confirmed = bool(away <= slack)
+        refuted, half_width = not confirmed, 0.0
+    elif kind == "upper bound":
+        bound = evidence.prediction + slack
+        confirmed, refuted = high <= bound, low > bound
+    elif kind == "ordering":
+        below = high < evidence.prediction - slack
+        above = low > evidence.prediction + slack or (evidence.replications == 0 and not below)
+        confirmed, refuted = below, above
+    elif kind == "law":
+        # Massart (1990): P(sup |F_n - F| > h) <= 2 exp(-2 n h^2), so h = sqrt(log(2/level)/(2 n)).  Exact evidence has no band.
+        half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else 0.0
+        low, high = max(0.0, evidence.estimate - half), evidence.estimate + half
+        confirmed, refuted, half_width = high < evidence.margin, low > evidence.margin, abs(evidence.margin - evidence.estimate)
+    else:
+        # Exact evidence has an interval without width, which rounding alone would put beside the margin of an equality.
+        allowance = room(kind, evidence) + (slack if kind == "equality" else 0.0)
+        least, most = evidence.prediction - allowance, evidence.prediction + allowance
+        confirmed, refuted = least <= low and high <= most, high < least or low > most
+        # Inside: |estimate - prediction| + h <= allowance.  Outside: |estimate - prediction| - h > allowance.  Either is so where
+        # the half-width h is below this.
+        half_width = abs(allowance - away)
+    verdict = REFUTED if refuted else CONFIRMED if confirmed else INCONCLUSIVE
+    return Judgement(verdict, low, high, enough(kind, evidence, level, half_width) if verdict == INCONCLUSIVE else 0)
+
+
 KINDS: dict[str, Callable[[Evidence, float], Judgement]] = {
-    "identity": identity,
-    "equality": equality,
-    "upper bound": upper_bound,
-    "rate": rate,
-    "law": law,
-    "ordering": ordering,
+    kind: partial(rule, kind) for kind in ("identity", "equality", "upper bound", "rate", "law", "ordering")
 }

@@ -18,7 +18,6 @@ from grpo_theory.evidence.rules import (
     REPRODUCED,
     Judgement,
     enough,
-    enough_for_a_law,
     room,
 )
 from grpo_theory.validation import as_fraction
@@ -108,9 +107,7 @@ def _undecided(claim: Claim, level: float, inner: Judgement, outer: Judgement) -
     """Return that neither limits decide, with the replications after which one of them would, or the best outcome could."""
     most = room(claim.statement.kind, claim.evidence)
     if inner.high - claim.evidence.estimate > most:
-        is_law = claim.statement.kind == "law"
-        needed = enough_for_a_law(level, most) if is_law else enough(claim.evidence, level, most) if most > 0.0 else 0
-        return Judgement(ESTIMATE, inner.low, inner.high, needed)
+        return Judgement(ESTIMATE, inner.low, inner.high, enough(claim.statement.kind, claim.evidence, level, most))
     numbers = [one.needed for one in (inner, outer) if one.verdict == INCONCLUSIVE and one.needed]
     return Judgement(INCONCLUSIVE, inner.low, inner.high, min(numbers, default=0))
 
