@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from grpo_theory.evidence import Statement
-from grpo_theory.harness.collection import Collection, collection_of
 from grpo_theory.harness.study import Study
+from grpo_theory.harness.study_file import Collection, collection_of
 
 
 def collection() -> Collection:

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from grpo_theory.harness import cluster
+from grpo_theory.harness import options
 from simulations import __main__ as command
 from simulations.gradient import estimators
 
@@ -101,7 +101,7 @@ def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    monkeypatch.setattr(options, "PATIENCE", 0.5)
     assert command.main([*ASKED, "--results", str(tmp_path), "--executor", "dask://127.0.0.1:9"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("--executor must name a scheduler that answers, got tcp://127.0.0.1:9: ")

@@ -12,7 +12,7 @@ from scipy.stats import binom, binomtest
 import grpo_theory as gt
 from grpo_theory import laboratory
 from grpo_theory.laboratory import replications_to_tell
-from grpo_theory.laboratory.coverage_record import empirical_error, model_error, relative_error
+from grpo_theory.laboratory.measurement import empirical_error, model_error, relative_error
 from grpo_theory.simulate.streams import block_generator
 
 

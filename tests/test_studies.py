@@ -11,10 +11,10 @@ from study_tables import claims
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.collection import study_in
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, read_table
 from grpo_theory.harness.study import Cell, cell_seed
+from grpo_theory.harness.study_file import study_in
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
 from simulations.gradient import error_law, prompt_baselines, u_statistic

@@ -8,13 +8,11 @@ from pathlib import Path
 
 from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import ESTIMATE
-from grpo_theory.harness.cluster import ClusterError
-from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import repeated, shard_folders
+from grpo_theory.harness.options import ClusterError, repeated, shard_folders
 from grpo_theory.harness.runner import ForeignWorkerError, merge, run, run_shard, say_lost, tell
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
-from grpo_theory.harness.study_file import KernelFileError, first_line, load_kernels
+from grpo_theory.harness.study_file import Collection, KernelFileError, first_line, load_kernels
 from grpo_theory.harness.verdicts import CLAIMS, judge_tables, say_unexplained, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted

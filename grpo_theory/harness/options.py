@@ -1,24 +1,74 @@
-"""The options of commands that compute: what a user may give, and how it is written to be repeated.
-
-This module imports nothing that takes long, because a command answers `--help` with it.
-"""
+"""The options of commands that compute: what a user may give, and how it is written to be repeated."""
 
 import argparse
+import logging
 import os
 import re
 import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
+from typing import Any
 
-from grpo_theory.harness.cluster import dask
 from grpo_theory.harness.interrupts import interrupts_held
+
+PATIENCE = 20.0
+"""Seconds to wait for a scheduler that does not answer."""
+CHATTY = ("distributed.client", "distributed.core", "distributed.comm", "distributed.utils", "distributed.batched")
+"""Loggers of Dask that write tracebacks when a connection ends, which is said in a line here."""
+
+
+class ClusterError(Exception):
+    """A cluster that cannot be used; the message says which and why."""
+
+
+class ClusterLostError(BrokenExecutor):
+    """A cluster that was lost while chunks were computed; the message says how."""
+
+
+@contextmanager
+def dask(workers: int, prepare: Callable[[], object], address: str = "") -> Iterator[Executor]:
+    """Open a cluster of Dask's: of so many processes on this machine, or the one whose scheduler is at HOST:PORT.
+
+    A process that dies is replaced and its chunk computed again.  Elsewhere the cluster decides how many workers it has, and when
+    they come and go.
+
+    Raises
+    ------
+    ClusterError
+        If no scheduler answers there, or Dask is not installed.
+    ClusterLostError
+        If it is lost at work.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise ClusterError("--executor dask needs the extra dask: pip install 'grpo-theory[dask]'") from None
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with ExitStack() as stack:
+        where: Any = f"tcp://{address}"
+        if not address:
+            with interrupts_held():  # its processes leave interrupts to their parent
+                where = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            stack.enter_context(where)
+        try:
+            client = stack.enter_context(distributed.Client(where, timeout=PATIENCE, set_as_default=False))
+        except OSError as error:
+            raise ClusterError(f"--executor must name a scheduler that answers, got {where}: {error}") from None
+        try:
+            yield client.get_executor(pure=False)
+        except distributed.KilledWorker as error:
+            raise ClusterLostError("chunks have ended the workers that they were given to, perhaps for want of memory") from error
+        except (CancelledError, distributed.comm.core.CommClosedError) as error:
+            raise ClusterLostError(f"the scheduler {where} is gone") from error
+
 
 Opened = Callable[[int, Callable[[], object]], AbstractContextManager[Executor]]
 """Opens an executor of so many workers, and closes it; its processes may begin by calling what imports the studies."""

@@ -14,13 +14,11 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.cluster import ClusterLostError
-from grpo_theory.harness.collection import study_in
 from grpo_theory.harness.interrupts import GO_ON
-from grpo_theory.harness.options import Shard
+from grpo_theory.harness.options import ClusterLostError, Shard
 from grpo_theory.harness.store import NUMERICAL, Store, StoreError, checkout_checksum, versions
 from grpo_theory.harness.study import Cell, Settings, Study, chunk_generator, table_of
-from grpo_theory.harness.study_file import load_study
+from grpo_theory.harness.study_file import load_study, study_in
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 

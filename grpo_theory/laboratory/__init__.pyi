@@ -1,11 +1,11 @@
-from .coverage_record import Coverage as Coverage
-from .coverage_record import replications_to_tell as replications_to_tell
 from .experiment import Experiment as Experiment
 from .experiment import Pilot as Pilot
 from .experiment import RecordedTraining as RecordedTraining
+from .measurement import Coverage as Coverage
 from .measurement import CoverageGrid as CoverageGrid
 from .measurement import coverage as coverage
 from .measurement import coverage_grid as coverage_grid
 from .measurement import coverage_of_several as coverage_of_several
 from .measurement import replay as replay
+from .measurement import replications_to_tell as replications_to_tell
 from .trial import Replay as Replay

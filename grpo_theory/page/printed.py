@@ -8,7 +8,7 @@ from os.path import commonprefix
 import pandas as pd
 
 from grpo_theory.evidence import PARTS, REFUTATIONS, Statement
-from grpo_theory.harness.collection import Collection
+from grpo_theory.harness.study_file import Collection
 from grpo_theory.page.digest import number as rounded
 from grpo_theory.page.document import ARXIV
 from grpo_theory.page.style import AUTHORS

@@ -8,13 +8,19 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from grpo_theory.evidence import PARTS, decided
-from grpo_theory.harness.cluster import ClusterError
-from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import repeated
+from grpo_theory.harness.options import ClusterError, repeated
 from grpo_theory.harness.runner import ForeignWorkerError, run, say_lost
 from grpo_theory.harness.store import Store, StoreError, read_table
-from grpo_theory.harness.study_file import KernelFileError, StudyFileError, collect_files, draw_of, first_line, load_kernels
+from grpo_theory.harness.study_file import (
+    Collection,
+    KernelFileError,
+    StudyFileError,
+    collect_files,
+    draw_of,
+    first_line,
+    load_kernels,
+)
 from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, say_unexplained, write_verdicts
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
