@@ -13,7 +13,7 @@ from grpo_theory.harness.options import ClusterError, repeated, shard_folders
 from grpo_theory.harness.runner import ForeignWorkerError, merge, run, run_shard, say_lost, tell
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
 from grpo_theory.harness.study_file import Collection, KernelFileError, first_line, load_kernels
-from grpo_theory.harness.verdicts import CLAIMS, judge_tables, say_unexplained, write_verdicts
+from grpo_theory.harness.verdicts import CLAIMS, judge_tables, say_power, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
@@ -104,9 +104,6 @@ def verify(names: Sequence[str], root: Path, options: argparse.Namespace, collec
     named = verdicts.claims[verdicts.claims["study"].isin(names)]
     if len(named):
         print(named.groupby(["id", "verdict"], sort=False).size().unstack(fill_value=0).to_string())
-    uninformative = named[~named["power"]]
-    for row in uninformative.itertuples():
-        print(f"no power: {row.id} on {row.problem}: its negative control is {row.control}")
     for name, part in named[named["verdict"] == ESTIMATE].groupby("id", sort=False):
         needed = f"; {part['needed'].max():,} replications could decide" if part["needed"].max() else ""
         print(f"estimate only: {name} in {counted(len(part), 'setting')}: its limits are wider than what is allowed{needed}")
@@ -114,5 +111,4 @@ def verify(names: Sequence[str], root: Path, options: argparse.Namespace, collec
         print(f"left out: {reason}: run `{collection.program} verify {' '.join([name, given(options)]).rstrip()}`")
     others = len(verdicts.claims) - len(named)
     together = f", judged together with {others} of other studies whose tables stand there" if others else ""
-    print(f"{len(named)} claims, {len(uninformative)} without power{together}: {root / CLAIMS}")
-    return say_unexplained(named, collection.uninformative, quick=options.quick)
+    return say_power(named, collection.uninformative, quick=options.quick, where=f"{together}: {root / CLAIMS}")

@@ -111,17 +111,12 @@ def process_pool(workers: int, prepare: Callable[[], object] = nothing) -> Itera
 
 
 def _begin(prepare: Callable[[], object]) -> None:
+    """Ignore interrupts, and end with the parent: the pipe that is waited at is held open by the process's siblings, too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if (parent := parent_process()) is not None:
+        ends = [parent.sentinel]
+        threading.Thread(target=lambda: (connection.wait(ends), os._exit(1)), daemon=True).start()
     prepare()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended: the pipe that it waits at is held open by its siblings, too."""
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 EXECUTORS: dict[str, Opened] = {"threads": threads, "processes": process_pool, "dask": dask}

@@ -37,13 +37,10 @@ def made_with(origin: Origin) -> dict[str, str]:
     return {"checkout": checkout_checksum(package)} | {name: versions()[name] for name in NUMERICAL}
 
 
-@cache
-def one_thread_for_products() -> None:
-    """Give BLAS one thread in this process, for good: a product's last bits depend on how many there are.
+one_thread = cache(threadpool_limits)
+"""Gives BLAS one thread in this process, for good: a product's last bits depend on how many there are.
 
-    `simulations` asks for one before NumPy is imported, which comes too late in the processes of a cluster.
-    """
-    threadpool_limits(1, user_api="blas")
+`simulations` asks for one before NumPy is imported, which comes too late in the processes of a cluster."""
 
 
 def compute_chunk(
@@ -63,7 +60,7 @@ def compute_chunk(
             raise ForeignWorkerError(
                 f"the worker on {platform.node()} has another {name}, {own[:12]} and not {wanted[name][:12]}"
             )
-    one_thread_for_products()
+    one_thread(1, user_api="blas")
     for kernel in kernels:
         kernel.load()
     study = study_in(origin) if isinstance(origin, str) else load_study(origin)

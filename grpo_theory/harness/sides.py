@@ -125,6 +125,11 @@ class Check:
         if not self.statements:
             made = self.sides(**_taken(self.sides, case, **given(case)))
             return [{"statement": "", **case, "prediction": float("nan"), **EXACT, **row} for row in made]
+        if callable(self.setting):
+            label = self.setting(**case)
+        else:
+            named = (value if isinstance(value, str) else f"{name} = {value}" for name, value in case.items())
+            label = self.setting.format_map(case) or ", ".join(named) or "all"
         known = {one.id: one for one in self.statements}
         found: dict[str, dict[str, tuple[Evidence, Mapping[str, float]]]] = {name: {} for name in known}
         for role, variant in self.variants(case):
@@ -137,9 +142,9 @@ class Check:
                     raise StudyError(f"{self.sides.__name__}() returns sides of {name!r}, which it does not check")
                 if sides is not None:
                     evidence, facts = two_sides(known[name], sides)
-                    _check_error(known[name], self.label(case), evidence, begun)
+                    _check_error(known[name], label, evidence, begun)
                     found[name].setdefault(role, (evidence, facts))
-        rows, label = [], self.label(case)
+        rows: Rows = []
         for name, by_role in found.items():
             if "own" in by_role:
                 if "broken" not in by_role:
@@ -147,14 +152,6 @@ class Check:
                 (own, facts), (control, _), (sound, _) = by_role["own"], by_role["broken"], by_role.get("sound", (None, {}))
                 rows.append({**case, **row_of(Claim(known[name], label, own, control, facts, sound))})
         return rows
-
-    def label(self, case: Case) -> str:
-        """Return what a case is called in verdicts."""
-        if callable(self.setting):
-            return self.setting(**case)
-        if self.setting:
-            return self.setting.format_map(case)
-        return ", ".join(value if isinstance(value, str) else f"{name} = {value}" for name, value in case.items()) or "all"
 
 
 def _check_error(one: Statement, setting: str, evidence: Evidence, begun: int) -> None:

@@ -61,11 +61,6 @@ class Cell:
         """The settings in canonical form."""
         return json.dumps(dict(self.settings), sort_keys=True)
 
-    @property
-    def seed_key(self) -> str:
-        """The settings without the function that computes them: the same case has the same draws, whatever looks at it."""
-        return json.dumps({name: value for name, value in self.settings.items() if name != PART}, sort_keys=True)
-
 
 @dataclass(frozen=True)
 class Study:
@@ -115,8 +110,9 @@ class Study:
 
 def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:
     """Return the seed of a cell: keyed by the study's name and the cell's settings, not by their places in a list."""
-    key = (zlib.crc32(study.encode()), zlib.crc32(cell.seed_key.encode()))
-    return np.random.SeedSequence(seed, spawn_key=key)
+    # Without the function that computes them: the same case has the same draws, whatever looks at it.
+    case = json.dumps({name: value for name, value in cell.settings.items() if name != PART}, sort_keys=True)
+    return np.random.SeedSequence(seed, spawn_key=(zlib.crc32(study.encode()), zlib.crc32(case.encode())))
 
 
 def chunk_generator(study: str, cell: Cell, seed: int, chunk: int) -> np.random.Generator:

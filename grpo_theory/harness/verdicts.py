@@ -182,8 +182,18 @@ def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, q
     return claims[~claims["power"] & ~refuted & (itself if quick else True) & ~np.array(known, dtype=bool)]
 
 
-def say_unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, quick: bool) -> int:
-    """Print how many controls survive although nobody has said why, and the first; returns the exit status, 1 if one does."""
+def say_power(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, quick: bool, where: str) -> int:
+    """Print the checks without power, how many there are, and the first of which nobody has said why; returns the exit status.
+
+    It is 1 if there is one of those. The words `where` end the line that counts.
+    """
+    uninformative = claims[~claims["power"]]
+    for row in uninformative.itertuples():
+        sides = (
+            f"{row.control_estimate:g} against {row.control_prediction:g}, the claim {row.estimate:g} against {row.prediction:g}"
+        )
+        print(f"no power: {printable(row.id)} on {printable(row.problem)}: its negative control is {row.control} ({sides})")
+    print(f"{counted(len(claims), 'claim')}, {len(uninformative)} without power{where}", flush=True)
     blind = unexplained(claims, reasons, quick=quick)
     if len(blind):
         first = f"{printable(blind.iloc[0]['id'])} on {printable(blind.iloc[0]['problem'])}"

@@ -2,7 +2,7 @@
 
 import html
 import re
-from xml.etree.ElementTree import Element, tostring
+from xml.etree.ElementTree import tostring
 
 from latex2mathml.converter import convert_to_element
 
@@ -50,15 +50,8 @@ def _mathml(formula: str, display: str) -> str:
         made = convert_to_element(formula, display=display)
     except Exception as error:  # the converter has a class for each mistake, and some are of Python's own
         raise FormulaError(f"{formula!r} cannot be typeset: {type(error).__name__}") from None
-    _make_plain(made, formula)
-    return _FUNCTIONS.sub(r'<mo lspace="0.17em" rspace="0.17em">\1</mo>', tostring(made, encoding="unicode"))
-
-
-def _make_plain(made: Element, formula: str) -> None:
-    """Refuse what does more than draw, and turn the converter's character references into characters.
-
-    Characters are escaped when the elements are written. The converter itself does not escape, so HTML within a text would run.
-    """
+    # What does more than draw is refused. Characters are escaped when the elements are written: the converter itself writes
+    # references to them and escapes nothing, so HTML within a text would run.
     for element in made.iter():
         unknown = [] if _ELEMENTS.fullmatch(element.tag) else [element.tag]
         unknown += [name for name in element.attrib if not _LOOKS.fullmatch(name)]
@@ -66,3 +59,4 @@ def _make_plain(made: Element, formula: str) -> None:
             raise FormulaError(f"{formula!r} cannot be typeset: it makes {unknown[0]!r}, and a formula may only draw")
         element.attrib.update({name: html.unescape(value) for name, value in element.attrib.items()})
         element.text, element.tail = (text and html.unescape(text) for text in (element.text, element.tail))
+    return _FUNCTIONS.sub(r'<mo lspace="0.17em" rspace="0.17em">\1</mo>', tostring(made, encoding="unicode"))

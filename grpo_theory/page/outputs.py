@@ -25,6 +25,7 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
         The files that will be read.
     """
     chosen: dict[str, Path] = {}
+    folder = Path(table).resolve()
     for kind, given in outputs.items():
         if printed(given) and kind != "json":
             raise ValueError(f"--{kind} must be a file, got {given}; only --json can be printed")
@@ -32,7 +33,13 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
             continue
         try:
             path = Path(given) if given.startswith(OPEN) else Path(given).resolve()
-            _refuse_what_is_read(f"--{kind}", given, path, table, read)
+            same = [file for file in read if path.exists() and file.exists() and path.samefile(file)]
+            if path == folder or same[:1] == [Path(table)]:
+                raise ValueError(f"--{kind} must not be the table itself, got {given}")
+            if same:
+                raise ValueError(f"--{kind} must not be {same[0]}, which is read as part of the table, got {given}")
+            if folder.is_dir() and folder in path.parents:
+                raise ValueError(f"--{kind} must be outside the table's folder, whose files are the table, got {given}")
             there = path if path.exists() or given.startswith(OPEN) else path.parent
             if path.is_dir() or path.is_block_device() or not path.parent.is_dir() or not os.access(there, os.W_OK):
                 raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}")
@@ -58,18 +65,6 @@ def log_files(table: str) -> list[Path]:
 def printed(given: str | None) -> bool:
     """Whether an output goes to the standard output, by whatever name."""
     return given in STANDARD_OUTPUT
-
-
-def _refuse_what_is_read(output: str, given: str, path: Path, table: str, read: Sequence[Path]) -> None:
-    """Raise ValueError if an output would change a file that is read, or add one to the folder of them."""
-    folder = Path(table).resolve()
-    same = [file for file in read if path.exists() and file.exists() and path.samefile(file)]
-    if path == folder or same[:1] == [Path(table)]:
-        raise ValueError(f"{output} must not be the table itself, got {given}")
-    if same:
-        raise ValueError(f"{output} must not be {same[0]}, which is read as part of the table, got {given}")
-    if folder.is_dir() and folder in path.parents:
-        raise ValueError(f"{output} must be outside the table's folder, whose files are the table, got {given}")
 
 
 def write(texts: Mapping[Path, str]) -> None:

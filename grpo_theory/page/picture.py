@@ -27,44 +27,35 @@ def picture(svg: str) -> str:
     """
     svg = " ".join(_UNSEEN.sub("", svg).split()).replace("> <", "><")
     svg = _SHIFT.sub(lambda shift: f' x="{shift[1]}" y="{shift[2]}"/>'.replace(' y="0"', ""), svg)
-    svg = _classed(_named(_PLACES.sub(_rounded, svg)))
+    svg = _PLACES.sub(_rounded, svg)
+    svg = svg.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    names = {name: f"n{number}" for number, name in enumerate(dict.fromkeys(_USED.findall(svg)))}
+    svg = _NAME.sub(lambda name: f' id="{names[name[1]]}"' if name[1] in names else "", svg)
+    svg = _USED.sub(lambda use: use[0].removesuffix(use[1]) + names[use[1]], svg)
+    # The names of classes are shortest for the looks that come most often.
+    looks = Counter(_STYLE.findall(svg)).most_common()
+    classes = {look: f"c{number}" for number, (look, count) in enumerate(looks) if count > 1}
+    svg = _STYLE.sub(lambda style: f'class="{classes[style[1]]}"' if style[1] in classes else style[0], svg)
+    rules = "".join(f".{name}{{{look}}}" for look, name in classes.items())
+    svg = svg.replace("</style>", f"{rules}</style>", 1)
     for character, code in (("%", "%25"), ("#", "%23"), ('"', "%22" if "'" in svg else "'"), ("&", "%26")):
         svg = svg.replace(character, code)
     return f"data:image/svg+xml;charset=utf-8,{svg}"
 
 
 def _rounded(attribute: re.Match[str]) -> str:
+    """Write places to tenths, and lines across and upright with their one coordinate."""
     places = _LETTERS.sub(r"\1", attribute[2]) if attribute[1] == "d" else attribute[2]
     places = _DECIMALS.sub(lambda found: found[1].replace(".0", ""), places)
-    return f'{attribute[1]}="{_straight(places) if attribute[1] == "d" else places}"'
-
-
-def _straight(path: str) -> str:
-    """Write lines across and upright with their one coordinate."""
+    if attribute[1] != "d":
+        return f'{attribute[1]}="{places}"'
     at, steps = [""], []
-    for letter, numbers in _STEP.findall(path):
+    for letter, numbers in _STEP.findall(places):
         to = numbers.split()
         across, upright = to[1:] == at[1:] and len(to) == 2, to[:1] == at[:1] and len(to) == 2
         steps.append(f"H{to[0]}" if letter == "L" and across else f"V{to[1]}" if letter == "L" and upright else letter + numbers)
         at = to[-2:] or [""]
-    return "".join(steps)
-
-
-def _named(svg: str) -> str:
-    """Give short names to what is referred to, and none to the rest."""
-    svg = svg.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    short = {name: f"n{number}" for number, name in enumerate(dict.fromkeys(_USED.findall(svg)))}
-    svg = _NAME.sub(lambda name: f' id="{short[name[1]]}"' if name[1] in short else "", svg)
-    return _USED.sub(lambda use: use[0].removesuffix(use[1]) + short[use[1]], svg)
-
-
-def _classed(svg: str) -> str:
-    """Put the looks that recur into classes, whose names are shortest for those that come most often."""
-    looks = Counter(_STYLE.findall(svg)).most_common()
-    short = {look: f"c{number}" for number, (look, count) in enumerate(looks) if count > 1}
-    svg = _STYLE.sub(lambda style: f'class="{short[style[1]]}"' if style[1] in short else style[0], svg)
-    rules = "".join(f".{name}{{{look}}}" for look, name in short.items())
-    return svg.replace("</style>", f"{rules}</style>", 1)
+    return f'd="{"".join(steps)}"'
 
 
 def draw_losses(axes: "Axes", advice: Any) -> None:

@@ -102,10 +102,13 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
     for one in collection.statements.values():
         if one.whose == "paper":
             groups.setdefault(place_of(one), []).append(one)
+    alike = {one.id: key for key, group in groups.items() for one in group}
     corrections: dict[tuple[str, str], list[Statement]] = {key: [] for key in groups}
     for one in collection.statements.values():
         if one.whose == "correction" and one.id in judged:
-            corrections[_corrected(one, groups)].append(one)
+            # It takes the place of the printed statement whose id begins most like its own.
+            near = max(alike, key=lambda name: len(commonprefix([f"{name}/", one.id])))  # noqa: RUF071
+            corrections[alike[near]].append(one)
     rows = []
     for (paper, number), group in groups.items():
         own = [one for one in group if one.kind != PARTS and one.id in judged]
@@ -116,6 +119,9 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
         holding = [one.text for one in better if verdict(verdicts[verdicts["id"] == one.id]) == "confirmed"]
         instead = ("sharper: " if word == "confirmed" else "") + "; ".join(holding) if holding else ""
         whole = [one for one in group if not any(one.id.startswith(f"{other.id}/") for other in group)]
+        # The first part that has the verdict of all stands first.
+        ids = {one.id: [part.id for part in own if f"{part.id}/".startswith(f"{one.id}/")] for one in whole}
+        same = [one for one in whole if ids[one.id] and verdict(verdicts[verdicts["id"].isin(ids[one.id])]) == word]
         studies = dict.fromkeys(study for one in (*own, *better) for study in deciders.get(one.id, ()))
         rows.append(
             Printed(
@@ -123,7 +129,7 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
                 paper=paper,
                 name=names.get(paper, ""),
                 number=number if NUMBER.fullmatch(number) else whole[0].source.partition(", ")[2],
-                parts=_parts(whole, own, word, verdicts),
+                parts=tuple(one.text for one in sorted(whole, key=lambda one: one not in same[:1])),
                 verdict=word,
                 gap=_gap(own, verdicts),
                 instead=instead,
@@ -144,19 +150,6 @@ def searched(*parts: str) -> str:
     """Return what the search reads of some words: themselves, and what authors call the methods that they name."""
     words = " ".join(part for part in parts if part)
     return " ".join([words, *(name for what, name in AUTHORS.items() if re.search(what, words, re.IGNORECASE))])
-
-
-def _corrected(correction: Statement, groups: Mapping[tuple[str, str], list[Statement]]) -> tuple[str, str]:
-    """Return whose place a correction takes: that of the printed statement whose id begins most like its own."""
-    alike = {one.id: key for key, group in groups.items() for one in group}
-    return alike[max(alike, key=lambda name: len(commonprefix([f"{name}/", correction.id])))]  # noqa: RUF071
-
-
-def _parts(whole: list[Statement], own: list[Statement], word: str, verdicts: pd.DataFrame) -> tuple[str, ...]:
-    """Return the texts of the parts; the first that has the verdict of all stands first."""
-    ids = {one.id: [part.id for part in own if f"{part.id}/".startswith(f"{one.id}/")] for one in whole}
-    alike = [one for one in whole if ids[one.id] and verdict(verdicts[verdicts["id"].isin(ids[one.id])]) == word]
-    return tuple(one.text for one in sorted(whole, key=lambda one: one not in alike[:1]))
 
 
 def _gap(own: list[Statement], verdicts: pd.DataFrame) -> str:

@@ -85,12 +85,11 @@ def section_text(part: Section) -> str:
 
 
 def table_lines(rows: tuple[tuple[str, ...], ...]) -> list[str]:
-    """Return the lines of a table."""
+    """Return the lines of a table: the first column to the left, and words to the left everywhere."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  " + "  ".join(_cell(i, row[i], widths[i]) for i in range(len(row))).rstrip() for row in rows]
-
-
-def _cell(column: int, text: str, width: int) -> str:
-    """Return a cell of a table: the first column to the left, and words to the left everywhere."""
-    numeric = text[:1].isdigit() or text[:1] in "+-"
-    return text.rjust(width) if numeric and column > 0 else text.ljust(width)
+    lines = []
+    for row in rows:
+        right = [i > 0 and (text[:1].isdigit() or text[:1] in "+-") for i, text in enumerate(row)]
+        cells = (text.rjust(n) if is_right else text.ljust(n) for text, n, is_right in zip(row, widths, right, strict=True))
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    return lines

@@ -21,13 +21,12 @@ from grpo_theory.harness.study_file import (
     first_line,
     load_kernels,
 )
-from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, say_unexplained, write_verdicts
+from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, say_power, write_verdicts
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.report import write_study_report
 from grpo_theory.page.wording import in_words
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
-from grpo_theory.validation import counted
 
 
 @exits_told()
@@ -75,7 +74,8 @@ def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> i
     verdicts.claims["whose"] = verdicts.claims["whose"].replace("paper", "source")
     write_verdicts(store.root, verdicts)
     _say(studies, verdicts)
-    status = _say_what_has_no_power(studies, verdicts, store.root / CLAIMS)
+    where = f": {store.root / CLAIMS}"
+    status = say_power(verdicts.claims, studies.uninformative, quick=verdicts.quick, where=where)
     drawn, failed = _draw(studies, store.root)
     given = repeated(quick=options.quick, seed=options.seed, results=options.out, kernels=options.kernels, folder="--out")
     again = f"grpo-theory verify {shlex.join(map(str, options.studies))} {given}".rstrip()
@@ -100,19 +100,6 @@ def _say(studies: Collection, verdicts: Verdicts) -> None:
                 ask = "Leave out --quick, or ask" if verdicts.quick else "Ask"
                 print(f"  {ask} for more replications in its cases.")
     print()
-
-
-def _say_what_has_no_power(studies: Collection, verdicts: Verdicts, file: Path) -> int:
-    """Print the claims whose control was not refuted; returns 1 if one of them fails the run."""
-    uninformative = verdicts.claims[~verdicts.claims["power"]]
-    for row in uninformative.itertuples():
-        where = f"{printable(row.id)} on {printable(row.problem)}"
-        sides = (
-            f"{row.control_estimate:g} against {row.control_prediction:g}, the claim {row.estimate:g} against {row.prediction:g}"
-        )
-        print(f"no power: {where}: its negative control is {row.control} ({sides})")
-    print(f"{counted(len(verdicts.claims), 'claim')}, {len(uninformative)} without power: {file}", flush=True)
-    return say_unexplained(verdicts.claims, studies.uninformative, quick=verdicts.quick)
 
 
 def _draw(studies: Collection, root: Path) -> tuple[list[str], str]:
