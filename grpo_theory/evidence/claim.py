@@ -344,25 +344,18 @@ def _statement(name: str, table: Any, head: Mapping[str, str], margins: Mapping[
         clause = re.sub(r"^[A-Z](?=[a-z]*\b(?! \d))", lambda found: found[0].lower(), says.removesuffix("."))
     try:
         text = words.pop("text", "") or plain(clause)
-        source = _source(words, head)
+        given = {key: words.pop(key) for key in PLACES if key in words}
+        if len(given) > 1:
+            raise ValueError(f"it must have one of {', '.join(PLACES)}, got {' and '.join(given)}")
+        needed = "derivations" if "section" in given else "paper"
+        if "source" not in given and needed not in head:
+            raise ValueError(f"it stands nowhere: give it a source, or the file a {needed!r} at its top")
+        source = given["source"] if "source" in given else ", ".join([head[needed], *map(str, given.values())])
         return Statement(name, source, text, formula="" if says == text else says, margin=margin, **words)
     except IndexError:
         raise ValueError(f"{where}: {says!r} holds a formula that ends too early") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from None
-
-
-def _source(words: dict[str, Any], head: Mapping[str, str]) -> str:
-    """Take out where a statement stands: in the paper, in one of its numbers, in a section of the derivations, or elsewhere."""
-    given = {key: words.pop(key) for key in PLACES if key in words}
-    if len(given) > 1:
-        raise ValueError(f"it must have one of {', '.join(PLACES)}, got {' and '.join(given)}")
-    if "source" in given:
-        return given["source"]
-    needed = "derivations" if "section" in given else "paper"
-    if needed not in head:
-        raise ValueError(f"it stands nowhere: give it a source, or the file a {needed!r} at its top")
-    return ", ".join([head[needed], *map(str, given.values())])
 
 
 def _margin(table: Any, where: str) -> Margin:

@@ -86,7 +86,12 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
         inner, outer = rule(own, at), rule(own, at / max(settings[one.id], 1))
         judgement = inner if inner.verdict == CONFIRMED else outer
         if judgement.verdict == INCONCLUSIVE:
-            judgement = _undecided(claim, at, inner, outer)
+            # Neither limits decide: told are the replications after which one of them would, or the best outcome could.
+            most = room(one.kind, own)
+            numbers = [limits.needed for limits in (inner, outer) if limits.verdict == INCONCLUSIVE and limits.needed]
+            judgement = Judgement(INCONCLUSIVE, inner.low, inner.high, min(numbers, default=0))
+            if inner.high - own.estimate > most:
+                judgement = Judgement(ESTIMATE, inner.low, inner.high, enough(one.kind, own, at, most))
         control = rule(claim.control, level / claim.control.comparisons)
         has_power = control.verdict == REFUTED
         # Something that holds must not be refuted by limits that would refute the statement.
@@ -101,15 +106,6 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
         stated = one.id, one.whose, one.source, one.text, one.kind, claim.setting
         rows.append((*stated, verdict, control.verdict, has_power, sound, *limits, *against, *wrong, facts))
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _undecided(claim: Claim, level: float, inner: Judgement, outer: Judgement) -> Judgement:
-    """Return that neither limits decide, with the replications after which one of them would, or the best outcome could."""
-    most = room(claim.statement.kind, claim.evidence)
-    if inner.high - claim.evidence.estimate > most:
-        return Judgement(ESTIMATE, inner.low, inner.high, enough(claim.statement.kind, claim.evidence, level, most))
-    numbers = [one.needed for one in (inner, outer) if one.verdict == INCONCLUSIVE and one.needed]
-    return Judgement(INCONCLUSIVE, inner.low, inner.high, min(numbers, default=0))
 
 
 def decided(rows: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import ESTIMATE
 from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import ClusterError, repeated, shard_folders
+from grpo_theory.harness.options import SHARDS, ClusterError, repeated
 from grpo_theory.harness.runner import ForeignWorkerError, merge, run, run_shard, say_lost, tell
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
 from grpo_theory.harness.study_file import Collection, KernelFileError, first_line, load_kernels
@@ -80,7 +80,7 @@ def _compute(
 def _merge(
     names: Sequence[str], root: Path, options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection
 ) -> int:
-    folders = options.folders or shard_folders(root)
+    folders = options.folders or sorted(path for path in (root / SHARDS).glob("*-of-*") if path.is_dir())
     absent = [folder for folder in folders if not (folder / CHUNKS).is_dir()]
     if absent or not folders:
         return _refuse(f"FOLDER must hold the chunks of a shard, got {absent[0] if absent else f'none, and none is in {root}'}")

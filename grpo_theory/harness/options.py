@@ -138,7 +138,7 @@ def executor_named(name: str) -> Opened:
     return EXECUTORS[name]
 
 
-FOLDER = "shards"
+SHARDS = "shards"
 """Where shards' folders stand within the results."""
 
 
@@ -165,12 +165,7 @@ class Shard:
 
     def folder(self, root: Path) -> Path:
         """Return the shard's folder within the results."""
-        return root / FOLDER / f"{self.number}-of-{self.parts}"
-
-
-def shard_folders(root: Path) -> list[Path]:
-    """Return the folders of all shards within the results."""
-    return sorted(path for path in (root / FOLDER).glob("*-of-*") if path.is_dir())
+        return root / SHARDS / f"{self.number}-of-{self.parts}"
 
 
 def add_workers(command: argparse.ArgumentParser) -> None:

@@ -449,7 +449,6 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
     >>> gt.intervals.batch_means(record).low.shape
     (1, 3)
     """
-    level = check_level(level)
     path, still = _functionals(record, contrasts)
     ends = batch_boundaries(record.step_sizes, batches)
     sizes = np.diff(ends)

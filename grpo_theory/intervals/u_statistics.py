@@ -90,8 +90,9 @@ _REMEMBERED: WeakKeyDictionary[Groups, dict[Callable, Array]] = WeakKeyDictionar
 """Statistics of prompts, as long as the rollouts live: several intervals and plans ask for them of the same rollouts."""
 
 
-def _of_prompts(rollouts: Groups, statistic: Callable[[Array, Array], Array]) -> Array:
+def _of_prompts(rollouts: Groups, responses: int, statistic: Callable[[Array, Array], Array]) -> Array:
     """Return a statistic of each prompt's centred rewards and scores, shape (..., B, width), closed to writing, and kept."""
+    rollouts.require(responses=responses)
     known = _REMEMBERED.setdefault(rollouts, {})
     if statistic not in known:
         found = rollouts.by_prompt(lambda same: statistic(centred(same.rewards, -1), same.known_scores))
@@ -105,8 +106,7 @@ def prompt_gradients(rollouts: Groups) -> Array:
     It is the U-statistic of order two with kernel h(i,j) = (1/2)(W_i - W_j)(Z_i - Z_j) (arXiv 2603.01162, Lemma 1), and the
     sample covariance of score and reward. Needs G >= 2.
     """
-    rollouts.require(responses=2)
-    return _of_prompts(rollouts, gradients)
+    return _of_prompts(rollouts, 2, gradients)
 
 
 def prompt_jackknife_variances(rollouts: Groups) -> Array:
@@ -116,8 +116,7 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     ``diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}``. So the jackknife variance is too large, in the second order alone.
     Needs G >= 3.
     """
-    rollouts.require(responses=3)
-    return _of_prompts(rollouts, jackknife_variances)
+    return _of_prompts(rollouts, 3, jackknife_variances)
 
 
 class PromptPowers(NamedTuple):
@@ -140,8 +139,7 @@ class PromptPowers(NamedTuple):
 
 def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
-    rollouts.require(responses=4)
-    return PromptPowers(*np.moveaxis(_of_prompts(rollouts, powers), -1, 0))
+    return PromptPowers(*np.moveaxis(_of_prompts(rollouts, 4, powers), -1, 0))
 
 
 class PromptTerms(NamedTuple):

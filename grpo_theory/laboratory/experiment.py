@@ -17,7 +17,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import Array, Integers, as_array, as_count, as_real_array, check_shape, read_only
+from grpo_theory.validation import Array, as_array, as_count, as_real_array, check_shape, read_only
 
 
 class Experiment(Protocol):
@@ -93,17 +93,14 @@ class RecordedTraining:
     steps: int
     theta0: ArrayLike | None = None
     tail: float = 0.5
+    block_replications = BLOCK_RUNS
+    """The number of runs in a block of the simulator."""
 
     def __post_init__(self) -> None:
         if not callable(getattr(self.schedule, "steps", None)):
             object.__setattr__(self, "schedule", read_only(step_sizes(self.schedule, as_count("steps", self.steps))))
         if self.theta0 is not None:
             object.__setattr__(self, "theta0", read_only(as_real_array("theta0", self.theta0, None)))
-
-    @property
-    def block_replications(self) -> int:
-        """The number of runs in a block of the simulator."""
-        return BLOCK_RUNS
 
     def sample(self, problem: Problem, rng: Rng, replications: int) -> TrainingRecord:
         """Train independently, at most a block of runs at a time.
@@ -209,7 +206,17 @@ class Pilot:
         _, point, table, gram = kept
         replications = as_count("replications", replications)
         generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
-        prompts, outcomes = draw_responses(generator, point, replications, self.batch_size, self.group_size)
+        # Prompts and outcomes are drawn one by one: a whole response is one draw.
+        uniforms = generator.random((1 + self.group_size, self.batch_size, replications))
+        drawn = np.searchsorted(np.cumsum(point.bandit.prompt_weights)[:-1], uniforms[0], side="right")
+        probabilities = point.outcome_probabilities
+        below = np.cumsum(probabilities, axis=1)
+        possible = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1] > 0.0
+        below[:, :-1][~possible[:, 1:]] = 2.0  # from its last possible outcome on, a law's sums are above every uniform
+        reached = np.zeros(uniforms[1:].shape, dtype=np.int64)
+        for sums in np.ascontiguousarray(below[:, :-1].T):
+            reached += uniforms[1:] >= sums[drawn]
+        prompts, outcomes = np.ascontiguousarray(drawn.T), np.ascontiguousarray(reached.T)
         scores = table[prompts[..., None], point.outcome_responses[outcomes]]
         if gram is not None:
             # <c x l_b, c' x l_b'> = (c . c')(l_b . l_b') = (c . c')(h_b . h_b'), as L L' is A (docs/derivations.md, section 11).
@@ -221,22 +228,6 @@ class Pilot:
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""
         return Rollouts(block.rewards[i], block.known_scores[i])
-
-
-def draw_responses(
-    generator: np.random.Generator, point: Point, replications: int, batch_size: int, group_size: int
-) -> tuple[Integers, Integers]:
-    """Draw prompts (R, B) and outcomes (R, B, G) at a point one by one for pilots: a whole response is one draw."""
-    uniforms = generator.random((1 + group_size, batch_size, replications))
-    prompts = np.searchsorted(np.cumsum(point.bandit.prompt_weights)[:-1], uniforms[0], side="right")
-    probabilities = point.outcome_probabilities
-    below = np.cumsum(probabilities, axis=1)
-    possible = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1] > 0.0
-    below[:, :-1][~possible[:, 1:]] = 2.0  # from its last possible outcome on, a law's sums are above every uniform
-    outcomes = np.zeros(uniforms[1:].shape, dtype=np.int64)
-    for reached in np.ascontiguousarray(below[:, :-1].T):
-        outcomes += uniforms[1:] >= reached[prompts]
-    return np.ascontiguousarray(prompts.T), np.ascontiguousarray(outcomes.T)
 
 
 def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, Array | None]:

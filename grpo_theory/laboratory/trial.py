@@ -229,16 +229,16 @@ class Trial:
 
     def _refusal(self, answers: Answers, row: int | slice, number: int, datasets: Any) -> str | None:
         """Ask, and write the answer down; or return why there is none: a ValueError, or a singular ellipsoid."""
+        answer = None
         try:
             # Of a copy: a function may write on its data, and is asked again at the next level.
             data = datasets if isinstance(row, slice) else deepcopy(self.experiment.take(datasets, row))
             answer = self.interval(data, self.levels[number])
-        except ValueError as error:
-            return str(error)
-        try:
             answers.put(row, number, answer, self.truth)
-        except np.linalg.LinAlgError as error:
-            return str(error)
+        except ValueError as error:
+            if answer is None or isinstance(error, np.linalg.LinAlgError):
+                return str(error)
+            raise
         return None
 
 

@@ -21,12 +21,11 @@ class Look(NamedTuple):
     line: str
 
 
-def _looks(kind: str) -> dict[str, Look]:
-    return {name: Look(label, _READ["colours"][colour], *marks) for name, (label, colour, *marks) in _READ[kind].items()}
-
-
 BLACK, ORANGE, SKY, GREEN, BROWN, BLUE, VERMILION, PURPLE, GREY = _READ["colours"].values()
-ESTIMATORS, PROBLEMS, RATIOS, CONSTANTS = map(_looks, ("estimators", "problems", "ratios", "constants"))
+ESTIMATORS, PROBLEMS, RATIOS, CONSTANTS = (
+    {name: Look(label, _READ["colours"][colour], *marks) for name, (label, colour, *marks) in _READ[kind].items()}
+    for kind in ("estimators", "problems", "ratios", "constants")
+)
 METHODS, TRAINING, PHASES, AUTHORS = (_READ[kind] for kind in ("methods", "training", "phases", "authors"))
 LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 

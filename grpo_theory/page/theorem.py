@@ -75,7 +75,13 @@ def _shown(statements: Sequence[Statement], claims: pd.DataFrame, whole: Stateme
         words = in_words(rows)
         if rows.empty and one.open:
             words = f"Not decided: {one.open}."
-        cut, proof = _first_clause(words), PROOF.fullmatch(one.source)
+        depth, cut = 0, len(words)
+        for i, character in enumerate(words):  # the first clause ends at a semicolon or full stop that stands in no brackets
+            depth += (character == "(") - (character == ")")
+            if not depth and character in ";." and words[i + 1 : i + 2] in ("", " "):
+                cut = i + 1
+                break
+        proof = PROOF.fullmatch(one.source)
         shown.append(
             _entry(one, rows)
             | {"standing": standing(rows), "first": words[:cut], "rest": words[cut:]}
@@ -83,13 +89,3 @@ def _shown(statements: Sequence[Statement], claims: pd.DataFrame, whole: Stateme
             | {"proof": proof[1] if proof else ""}
         )
     return shown
-
-
-def _first_clause(words: str) -> int:
-    """Return where the first clause ends: at a semicolon or full stop that stands in no brackets."""
-    depth = 0
-    for i, character in enumerate(words):
-        depth += (character == "(") - (character == ")")
-        if not depth and character in ";." and words[i + 1 : i + 2] in ("", " "):
-            return i + 1
-    return len(words)

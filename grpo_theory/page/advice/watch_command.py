@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ from grpo_theory.user_text import LONGEST_MESSAGE, printable
 HELP = "read a trainer's rollouts while it runs: a line for each step, a remark where the advice changes"
 
 
-def describe(watch: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    add_options(watch, "watch")
+describe = partial(add_options, command="watch")
 
 
 def run(options: argparse.Namespace) -> int:
