@@ -12,20 +12,16 @@ from types import SimpleNamespace
 from grpo_theory.page.row_options import add_options
 
 
-def _command(name: str, line: str, known: Callable[[], dict[str, str]]) -> SimpleNamespace:
-    """Return a subcommand that prints names with their descriptions, where either has the word; its status is 1 if none has."""
-
-    def run(options: argparse.Namespace) -> int:
-        every = known()
-        shown = {name: text for name, text in every.items() if options.word.lower() in f"{name} {text}".lower()}
-        margin = 2 + max(map(len, shown), default=0)
-        for name, text in shown.items():
-            print(textwrap.fill(text, 120, initial_indent=f"{name:<{margin}}", subsequent_indent=" " * margin))
-        if not shown:
-            print(f"none of {len(every)} has {options.word!r}")
-        return 0 if shown else 1
-
-    return SimpleNamespace(HELP=line, describe=partial(add_options, command=name), run=run)
+def _list(known: Callable[[], dict[str, str]], options: argparse.Namespace) -> int:
+    """Print names with their descriptions, where either has the word that is asked for; the status is 1 if none has."""
+    every = known()
+    shown = {name: text for name, text in every.items() if options.word.lower() in f"{name} {text}".lower()}
+    margin = 2 + max(map(len, shown), default=0)
+    for name, text in shown.items():
+        print(textwrap.fill(text, 120, initial_indent=f"{name:<{margin}}", subsequent_indent=" " * margin))
+    if not shown:
+        print(f"none of {len(every)} has {options.word!r}")
+    return 0 if shown else 1
 
 
 def _estimators() -> dict[str, str]:
@@ -50,5 +46,13 @@ def _problems() -> dict[str, str]:
     return known
 
 
-estimators_command = _command("estimators", "list the estimators by name, with formula and source", _estimators)
-problems_command = _command("problems", "list the gallery's problems, with their sizes and what they are for", _problems)
+estimators_command = SimpleNamespace(
+    HELP="list the estimators by name, with formula and source",
+    describe=partial(add_options, command="estimators"),
+    run=partial(_list, _estimators),
+)
+problems_command = SimpleNamespace(
+    HELP="list the gallery's problems, with their sizes and what they are for",
+    describe=partial(add_options, command="problems"),
+    run=partial(_list, _problems),
+)

@@ -27,9 +27,9 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
     chosen: dict[str, Path] = {}
     folder = Path(table).resolve()
     for kind, given in outputs.items():
-        if printed(given) and kind != "json":
+        if given in STANDARD_OUTPUT and kind != "json":
             raise ValueError(f"--{kind} must be a file, got {given}; only --json can be printed")
-        if given is None or printed(given):
+        if given is None or given in STANDARD_OUTPUT:
             continue
         try:
             path = Path(given) if given.startswith(OPEN) else Path(given).resolve()
@@ -60,11 +60,6 @@ def log_files(table: str) -> list[Path]:
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_file()) if table else []
-
-
-def printed(given: str | None) -> bool:
-    """Whether an output goes to the standard output, by whatever name."""
-    return given in STANDARD_OUTPUT
 
 
 def write(texts: Mapping[Path, str]) -> None:

@@ -34,16 +34,6 @@ def given_or_new(axes: "Axes | None") -> "Axes":
     return axes
 
 
-def next_colours(axes: "Axes", count: int) -> list[str]:
-    """Return the next colours of the axes' cycle, for what does not take them from there itself."""
-    from matplotlib.colors import to_hex
-
-    lines = [axes.plot([], [])[0] for _ in range(count)]
-    for line in lines:
-        line.remove()
-    return [to_hex(line.get_color()) for line in lines]
-
-
 def group_size_axis(axes: "Axes", sizes: "Sequence[int]") -> None:
     """Make the abscissa one of group sizes: each of few sizes has a tick, on a scale of powers of 2."""
     axes.set_xscale("log", base=2)

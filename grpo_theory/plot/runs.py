@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from grpo_theory.plot.axes import given_or_new, next_colours
+from grpo_theory.plot.axes import given_or_new
 from grpo_theory.simulate import TrainingRuns
 from grpo_theory.validation import as_fraction
 
@@ -41,6 +41,7 @@ def training(runs: TrainingRuns | Mapping[str, TrainingRuns], *, share: float = 
     """
     import pandas as pd  # slow to import, and not always wanted
     import seaborn as sns
+    from matplotlib.colors import to_hex
 
     as_fraction("share", share)
     named = {runs.estimator: runs} if isinstance(runs, TrainingRuns) else runs
@@ -56,7 +57,11 @@ def training(runs: TrainingRuns | Mapping[str, TrainingRuns], *, share: float = 
     frames = [one.to_frame().assign(label=label) for label, one in named.items()]
     frame = pd.concat(frames, ignore_index=True).dropna(subset=["objective"])
     axes = given_or_new(axes)
-    looks: dict[str, Any] = {"hue": "label", "style": "label", "palette": next_colours(axes, len(named))}
+    # Seaborn does not take the next colours from the axes' cycle itself.
+    lines = [axes.plot([], [])[0] for _ in named]
+    looks: dict[str, Any] = {"hue": "label", "style": "label", "palette": [to_hex(line.get_color()) for line in lines]}
+    for line in lines:
+        line.remove()
     sns.lineplot(frame, x="updates", y="objective", estimator="mean", errorbar=("pi", 100 * share), ax=axes, **looks)
     axes.set(ylabel=f"objective: mean, and {share:.0%} of the runs")
     axes.legend()

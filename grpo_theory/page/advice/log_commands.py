@@ -9,7 +9,7 @@ from math import inf
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from grpo_theory.page.outputs import log_files, named, printed, targets, write
+from grpo_theory.page.outputs import STANDARD_OUTPUT, log_files, named, targets, write
 from grpo_theory.page.row_options import add_options, chosen_rows
 
 RENAMED = {"clip[0]": "--clip-low", "clip[1]": "--clip-high", "cap": "--cap"}
@@ -42,7 +42,7 @@ class Command(NamedTuple):
             raise OSError(error.errno, error.strerror or str(error), error.filename or options.table) from None
         write({target: texts[kind]() for kind, target in asked.items()})
         with named("standard output"):
-            print(texts["json" if printed(options.json) else "text"](), end="", flush=True)
+            print(texts["json" if options.json in STANDARD_OUTPUT else "text"](), end="", flush=True)
         return 0
 
 
