@@ -217,20 +217,19 @@ def room(kind: str, evidence: Evidence) -> float:
 def rule(kind: str, evidence: Evidence, level: float) -> Judgement:
     """Judge by the interval at a level, each kind of statement by a rule of its own.
 
-    identity
-        Confirm if both sides agree to 1e-10, relative to the larger of 1 and the prediction; refute if not.
-    equality
-        Confirm if the interval lies within the margin around the prediction, usually a share of it; refute if it lies outside.
-    rate
-        Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside.
-    upper bound
-        Confirm if the upper limit is at most the bound; refute if the lower limit is above it.
-    ordering
-        Confirm if the interval of the paired difference lies below the prediction; refute if above. An exact difference is a tie
-        within rounding of the prediction, and a tie refutes an order.
-    law
-        Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function. The estimate is the largest
-        distance between that function and the law. Confirm if the upper limit is below the margin; refute if the lower is above.
+    An identity is confirmed if both sides agree to 1e-10, relative to the larger of 1 and the prediction. It is refuted if not.
+
+    An equality is confirmed if the interval lies within the margin around the prediction, usually a share of it. It is refuted if
+    the interval lies outside. A rate is judged in the same way, by the interval of the log-log slope and the exponent.
+
+    An upper bound is confirmed if the upper limit is at most the bound, and refuted if the lower limit is above it.
+
+    An ordering is confirmed if the interval of the paired difference lies below the prediction, and refuted if it lies above. An
+    exact difference is a tie within rounding of the prediction, and a tie refutes an order.
+
+    A law is judged by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function. The estimate is the largest
+    distance between that function and the law. It is confirmed if the upper limit is below the margin, and refuted if the lower
+    one is above.
     """
     low, high = evidence.interval(level)
     slack, away = float(rounding(evidence.prediction)), abs(evidence.estimate - evidence.prediction)

@@ -120,9 +120,9 @@ def relative_error(estimate: Array, standard_error: Array) -> Measured:
 def measured(part: Table, truth: float, null: float | None, confidence: float, *, of: str) -> Iterator[Row]:
     """Yield the measures of R replications (R,) of the statements on one number.
 
-    An "interval" has all of them. What the "shadow" of an ellipsoid on an axis has are those of the estimates and of their
-    standard errors, if there are any, with normal limits. A "joint" set has those of every confidence set, with exact limits. A
-    failure is in the denominator of the coverage.
+    An "interval" has all of them. The "shadow" of an ellipsoid on an axis has those of the estimates and their standard errors,
+    with normal limits. A "joint" set has those that every confidence set has, with exact limits of their own. A failure is in the
+    denominator of the coverage.
     """
     known = part[np.isfinite(part["estimate"]) & ~part["failed"]]
     if of != "joint" and known.size:
