@@ -1,12 +1,15 @@
 """Runs of long answers: binomial numbers bit by bit, updates of the mean and the spread that laws have, and another simulator."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import approx_fprime
+from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.simulate.streams import block_streams
+from grpo_theory.simulate.streams import block_streams, next_uniform
 from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, Update, binomial, ones, step_size, train, update_of
 
 ZERO = np.zeros(DIMENSION)
@@ -169,3 +172,43 @@ def test_a_token_mean_divides_by_the_tokens_of_the_batch():
     spread = np.sqrt(within / RESPONSES + between / (RESPONSES // size)) / mean
     assert quotients[:, 0].mean() == pytest.approx(1.0, abs=4.5 * spread / np.sqrt(2000))
     assert quotients[:, 0].std() == pytest.approx(spread, rel=4.5 / np.sqrt(2 * 2000))
+
+
+def test_updates_of_one_rollout_climb_its_clipped_objective():
+    """The same draws, and sum min(r A, clip(r) A) over all tokens, differentiated numerically, at each of three updates."""
+    prompts, size, rate, seed = Texts("walk", 64, prompts=3).draw(0)[0], 64, 8.0, np.random.SeedSequence(7)
+    update = update_of(prompts, "grpo", size, "own length", low=0.1, high=0.3)
+    at = [ZERO, *(train(prompts, update._replace(times=n), [rate], size, (1,), 1, seed)[0, 0, 0] for n in (1, 2, 3))]
+    state, first = block_streams(seed, 0).lone, prompts.log_options(ZERO)
+    asked = np.bincount([int(next_uniform(state) * 3) for _ in range(RESPONSES // size)], minlength=3)
+    sums, drawn = np.exp(first @ prompts.paths.T).cumsum(axis=-1), np.zeros((size + 1, 2, len(prompts.lengths)), dtype=int)
+    responses = []
+    for m in np.repeat(range(3), asked):
+        outcomes = [np.searchsorted(sums[m], next_uniform(state) * sums[m, -1], side="right") for _ in range(size)]
+        n = prompts.right[outcomes].sum()
+        for o in outcomes:
+            told = n, int(prompts.right[o]), prompts.level[o]
+            drawn[told] += 1
+            responses.append((m, prompts.paths[o], update.advantages[told[:2]] * update.own[told[2]]))
+    tokens = []
+    for k, place in itertools.product(range(len(prompts.uncertain)), np.ndindex(drawn.shape)):
+        n, weight = drawn[place] * prompts.harmless[place[2], k], update.advantages[place[:2]] * update.own[place[2]]
+        if n > 0 and weight != 0.0:
+            taken = binomial(state, n, expit(prompts.uncertain[k]))
+            tokens.append((k, weight, taken, n - taken))
+
+    def clipped(ratio, advantage):
+        return np.minimum(ratio * advantage, np.clip(ratio, 0.9, 1.3) * advantage)
+
+    def objective(theta, unclipped=False):
+        worth = np.multiply if unclipped else clipped
+        now, logits = prompts.log_options(theta), prompts.uncertain + prompts.sorts @ theta
+        ratios, pairs = np.exp(now - first), np.stack([expit(one * logits) / expit(one * prompts.uncertain) for one in (1, -1)])
+        total = sum(paths @ worth(ratios[m], advantage) for m, paths, advantage in responses)
+        total += sum(taken @ worth(pairs[:, k], weight) for k, weight, *taken in tokens)
+        return total / RESPONSES
+
+    for before, after in itertools.pairwise(at):
+        assert after - before == pytest.approx(rate * approx_fprime(before, objective, 1e-7), abs=2e-5)
+    # Clips were at work: without them the last update would be another one.
+    assert np.abs(approx_fprime(at[2], objective, 1e-7) - approx_fprime(at[2], objective, 1e-7, True)).max() > 0.01

@@ -247,6 +247,10 @@ class Update(NamedTuple):
         The strength of an entropy bonus, and of a penalty of KL(pi, start), of the tokens drawn, exact given these.
     decay : float
         Of Adam's second moment; 0 is plain ascent.
+    times : int
+        Updates that are made of the same responses.
+    low, high : float
+        A token's ratio is clipped below 1 - low and above 1 + high; from there on it adds nothing to the gradient.
     """
 
     advantages: Array
@@ -255,6 +259,9 @@ class Update(NamedTuple):
     bonus: float = 0.0
     penalty: float = 0.0
     decay: float = 0.0
+    times: int = 1
+    low: float = np.inf
+    high: float = np.inf
 
 
 def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: str = "sum", **more: float) -> Update:
@@ -272,25 +279,36 @@ def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: st
 
 @kernel
 def ascend(prompts, update, rate, group_size, looks, state, thetas):
-    """Fill thetas (C, d) with the parameters after each number of updates, from theta = 0; NaN from where they diverge.
+    """Fill thetas (C, d) with the parameters after each number of rollouts, from theta = 0; NaN from where they diverge.
 
-    An update draws `RESPONSES`/G prompts with replacement, and a group of each.
+    A rollout draws `RESPONSES`/G prompts with replacement, and a group of each. The tokens of one option at one prompt have the
+    same ratio. So an update needs the sums of their weights alone, of wanted tokens and of unwanted ones, which the clip tells
+    apart.
     """
     n_prompts, n_edges, dimension = prompts.features.shape
     n_outcomes, n_sorts, n_states = prompts.right.size, prompts.uncertain.size, prompts.state.max() + 1
     theta, gradient, first, second = np.zeros(dimension), np.zeros(dimension), np.zeros(dimension), np.zeros(dimension)
     log_options, options, slope, cumulated = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges), np.empty(n_outcomes)
-    totals, visits = np.empty(n_states), np.empty(n_states)
+    totals = np.empty(n_states)
+    # Of the rollout: the weights of prompts' options, unwanted and wanted, the visits of tokens, the options' chances in
+    # logarithms; and the weights of the two options of each sort of harmless tokens, their number, and the first one's logit.
+    weights, visits = np.empty((n_prompts, 2, n_edges)), np.empty((n_prompts, n_states))
+    old = np.empty((n_prompts, n_edges))
+    tokens, numbers, drawn_at = np.empty((n_sorts, 2, 2)), np.empty(n_sorts), np.empty(n_sorts)
     drawn, counts = np.zeros((group_size + 1, 2, prompts.lengths.size), dtype=np.int64), np.empty(n_outcomes, dtype=np.int64)
     by_parameter = prompts.features.transpose(0, 2, 1).copy()  # so that neighbours in memory are added up side by side
     by_edge = prompts.paths.T.copy()
     asked = np.empty(n_prompts, dtype=np.int64)
-    look = 0
-    for step in range(looks[-1]):
-        gradient[:], asked[:], drawn[:] = 0.0, 0, 0
-        for _ in range(RESPONSES // group_size):
-            asked[int(next_uniform(state) * n_prompts)] += 1
-        divisor = 0.0
+    floor, roof = 1.0 - update.low, 1.0 + update.high
+    divisor, look = 1.0, 0
+    for step in range(looks[-1] * update.times):
+        rollout = step % update.times == 0
+        gradient[:] = 0.0
+        if rollout:
+            asked[:], drawn[:] = 0, 0
+            divisor = 0.0
+            for _ in range(RESPONSES // group_size):
+                asked[int(next_uniform(state) * n_prompts)] += 1
         for m in range(n_prompts):
             if asked[m] == 0:
                 continue
@@ -302,39 +320,46 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
                     log_options[e] += by_parameter[m, i, e] * theta[i]
             for e in range(n_edges):
                 totals[prompts.state[e]] += np.exp(log_options[e])
-            cumulated[:] = 0.0
             for e in range(n_edges):
                 log_options[e] -= np.log(totals[prompts.state[e]])
-                options[e], slope[e] = np.exp(log_options[e]), 0.0
+                options[e] = np.exp(log_options[e])
+            if rollout:
+                old[m], weights[m], visits[m] = log_options, 0.0, 0.0
+                cumulated[:] = 0.0
+                for e in range(n_edges):
+                    for o in range(n_outcomes):
+                        cumulated[o] += by_edge[e, o] * log_options[e]
+                total = 0.0
                 for o in range(n_outcomes):
-                    cumulated[o] += by_edge[e, o] * log_options[e]
-            total = 0.0
-            for o in range(n_outcomes):
-                total += np.exp(cumulated[o])
-                cumulated[o] = total
-            visits[:] = 0.0
-            for _ in range(asked[m]):
-                counts[:] = 0
-                n_right = 0
-                for _ in range(group_size):
-                    u, low, high = next_uniform(state) * total, 0, n_outcomes - 1
-                    while low < high:
-                        middle = (low + high) // 2
-                        if u < cumulated[middle]:
-                            high = middle
-                        else:
-                            low = middle + 1
-                    counts[low] += 1
-                    n_right += prompts.right[low]
-                for o in range(n_outcomes):
-                    if counts[o]:
-                        right, level = int(prompts.right[o]), prompts.level[o]
-                        divisor += counts[o] * update.counted[level]
-                        drawn[n_right, right, level] += counts[o]
-                        weight = counts[o] * update.advantages[n_right, right] * update.own[level]
-                        for e in range(n_edges):
-                            slope[e] += weight * prompts.paths[o, e]
-                            visits[prompts.state[e]] += counts[o] * prompts.paths[o, e]
+                    total += np.exp(cumulated[o])
+                    cumulated[o] = total
+                for _ in range(asked[m]):
+                    counts[:] = 0
+                    n_right = 0
+                    for _ in range(group_size):
+                        u, low, high = next_uniform(state) * total, 0, n_outcomes - 1
+                        while low < high:
+                            middle = (low + high) // 2
+                            if u < cumulated[middle]:
+                                high = middle
+                            else:
+                                low = middle + 1
+                        counts[low] += 1
+                        n_right += prompts.right[low]
+                    for o in range(n_outcomes):
+                        if counts[o]:
+                            right, level = int(prompts.right[o]), prompts.level[o]
+                            divisor += counts[o] * update.counted[level]
+                            drawn[n_right, right, level] += counts[o]
+                            weight = counts[o] * update.advantages[n_right, right] * update.own[level]
+                            wanted = int(weight > 0.0)
+                            for e in range(n_edges):
+                                weights[m, wanted, e] += weight * prompts.paths[o, e]
+                                visits[m, prompts.state[e]] += counts[o] * prompts.paths[o, e]
+            # The derivative of the clipped ratio is the ratio, or nothing where min(r A, clip(r) A) is the clipped one (10.1).
+            for e in range(n_edges):
+                ratio = np.exp(log_options[e] - old[m, e])
+                slope[e] = ratio * ((ratio <= roof) * weights[m, 1, e] + (ratio >= floor) * weights[m, 0, e])
             # The score of a token in logits is its option less the options' chances, at each visit.
             totals[:] = 0.0
             for e in range(n_edges):
@@ -342,7 +367,7 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
             for e in range(n_edges):
                 slope[e] -= options[e] * totals[prompts.state[e]]
             if update.bonus != 0.0 or update.penalty != 0.0:
-                add_terms(prompts, update, m, log_options, visits, slope)
+                add_terms(prompts, update, m, log_options, visits[m], slope)
             for e in range(n_edges):
                 for i in range(dimension):
                     gradient[i] += slope[e] * prompts.features[m, e, i]
@@ -351,20 +376,30 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
             for i in range(dimension):
                 logit += prompts.sorts[k, i] * theta[i]
             q = 1.0 / (1.0 + np.exp(-logit))
-            sum_of_weights = 0.0
+            if rollout:
+                drawn_at[k], numbers[k], tokens[k] = logit, 0.0, 0.0
+                for j in range(group_size + 1):
+                    for right in range(2):
+                        for level in range(prompts.lengths.size):
+                            # The tokens of this sort in responses of one advantage and one length are one binomial number.
+                            n = drawn[j, right, level] * prompts.harmless[level, k]
+                            weight = update.advantages[j, right] * update.own[level]
+                            numbers[k] += n
+                            if n > 0 and weight != 0.0:
+                                taken = binomial(state, n, q)
+                                tokens[k, int(weight > 0.0), 0] += weight * taken
+                                tokens[k, int(weight > 0.0), 1] += weight * (n - taken)
+            one, other = (
+                (1.0 + np.exp(-drawn_at[k])) / (1.0 + np.exp(-logit)),
+                (1.0 + np.exp(drawn_at[k])) / (1.0 + np.exp(logit)),
+            )
+            of_one = one * ((one <= roof) * tokens[k, 1, 0] + (one >= floor) * tokens[k, 0, 0])
+            of_other = other * ((other <= roof) * tokens[k, 1, 1] + (other >= floor) * tokens[k, 0, 1])
             # d entropy/d logit = -logit q(1 - q), and d KL/d logit = (logit - start) q(1 - q).
             slack = (logit * update.bonus + (logit - prompts.uncertain[k]) * update.penalty) * q * (1.0 - q)
-            for j in range(group_size + 1):
-                for right in range(2):
-                    for level in range(prompts.lengths.size):
-                        # The tokens of this sort in responses of one advantage and one length are one binomial number.
-                        n = drawn[j, right, level] * prompts.harmless[level, k]
-                        weight = update.advantages[j, right] * update.own[level]
-                        if n > 0 and weight != 0.0:
-                            sum_of_weights += weight * (binomial(state, n, q) - n * q)
-                        sum_of_weights -= n * slack
+            pull = of_one * (1.0 - q) - of_other * q - numbers[k] * slack
             for i in range(dimension):
-                gradient[i] += sum_of_weights * prompts.sorts[k, i]
+                gradient[i] += pull * prompts.sorts[k, i]
         for i in range(dimension):
             move = gradient[i] / divisor
             if update.decay > 0.0:
@@ -373,7 +408,7 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
                 scale = np.sqrt(second[i] / (1.0 - update.decay ** (step + 1.0))) + 1e-8
                 move = first[i] / (1.0 - 0.9 ** (step + 1.0)) / scale
             theta[i] += rate * move
-        if step + 1 == looks[look]:
+        if step + 1 == looks[look] * update.times:
             thetas[look] = theta
             look += 1
 
@@ -401,7 +436,7 @@ def add_terms(prompts, update, m, log_options, visits, slope):
 
 
 def train(prompts, update, rates, group_size, looks, runs, seed):
-    """Return the parameters of runs at each rate after numbers of updates, shape (rates, runs, looks, d); rates share draws."""
+    """Return the parameters of runs at each rate after numbers of rollouts, shape (rates, runs, looks, d); rates share draws."""
     thetas, at = np.full((len(rates), runs, len(looks), DIMENSION), np.nan), np.array(looks)
     for r in range(runs):
         for k, rate in enumerate(rates):
