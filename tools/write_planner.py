@@ -1,8 +1,7 @@
 """Bring the planner's regret and coverage, and the reach of twins, from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/twin.csv, docs/long_runs.csv,
-docs/trained_advice.csv and
-docs/trained_twin.csv, and the tables of the pages of the planner and of twins.
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/twin.csv, docs/long_runs.csv, docs/long_clips.csv,
+docs/trained_advice.csv and docs/trained_twin.csv, and the tables of the pages that show them.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
 """
@@ -24,7 +23,8 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}: written by tools/write_planner.py -->", f"<!-- end of {name} -->"
 
 
-PLANNER, TWIN, TRAINED, LONG = marks("planner"), marks("reach"), marks("trained model"), marks("long runs")
+PLANNER, TWIN, TRAINED = marks("planner"), marks("reach"), marks("trained model")
+LONG, CLIPS = marks("long runs"), marks("clips")
 SAMPLED = ["estimate", "standard_error", "replications"]
 LIMITS = [*SAMPLED, "low", "high", "other_sign", "at_end"]
 TRAINED_COLUMNS = ["trained", "estimator", "place", "quantity", "arm", "against", "size", "estimate"]
@@ -39,6 +39,7 @@ KEPT = {
     ),
     "twin": ("twin_reach", ["problem", "start", "size", "arm", "ahead", "quantity", "prediction", *SAMPLED], 4),
     "long_runs": ("long_runs", ["kind", "estimator", "quantity", "group_size", "estimate", "low", "high"], 5),
+    "long_clips": ("long_clips", ["optimiser", "budget", "clip", "quantity", "estimate", "low", "high"], 5),
     "trained_advice": ("advice_on_trained_model", TRAINED_COLUMNS, 5),
     "trained_twin": ("twin_on_trained_model", ["ahead", "arm", "quantity", *SAMPLED], 5),
 }
@@ -56,8 +57,9 @@ def kept_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "heavy_tails":  # the longer of two runs of a setting
         tails = table[table["part"].str.startswith("tails")].sort_values("replications", ascending=False, kind="stable")
         table = tails.drop_duplicates(["law", "prompts", "responses", "quantity"]).sort_index()
-    elif name == "long_runs":
-        return table.loc[table["quantity"] == "lost", columns].round(digits).astype({"group_size": int})
+    elif name in ("long_runs", "long_clips"):
+        whole = {"group_size": int} if name == "long_runs" else {"budget": int}
+        return table.loc[table["quantity"] == "lost", columns].round(digits).astype(whole)
     else:
         table = table[table["arm"] != "control"]
     if name == "advice_regret":  # without the sizes among each other
@@ -88,13 +90,22 @@ def markdown(rows: list[list[str]]) -> str:
 
 def long_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of the points that sizes lose, with half-widths, by kind of world and division."""
-    sizes = sorted(kept["group_size"].unique())
-    rows = [["world", "advantages", *map(str, sizes)]]
-    for (kind, estimator), part in kept.groupby(["kind", "estimator"], sort=False):
-        points = 100.0 * part.set_index("group_size")[["estimate", "high"]]
+    return lost_table(kept, ["kind", "estimator"], "group_size", ["world", "advantages"])
+
+
+def clip_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of the points that clips lose, with half-widths, by optimiser and number of responses."""
+    return lost_table(kept, ["optimiser", "clip"], "budget", ["optimiser", "clip"])
+
+
+def lost_table(kept: pd.DataFrame, by: list[str], across: str, names: list[str]) -> str:
+    """Return a Markdown table of points lost: a row for each of the groups, with values of a column beside each other."""
+    places = sorted(kept[across].unique())
+    rows = [[*names, *(f"{place:,}" for place in places)]]
+    for own, part in kept.groupby(by, sort=False):
+        points = 100.0 * part.set_index(across)[["estimate", "high"]]
         middle, half = points["estimate"], points["high"] - points["estimate"]
-        shown = [f"{middle[size]:.1f}±{half[size]:.1f}" for size in sizes]
-        rows.append([str(kind), str(estimator), *shown])
+        rows.append([*map(str, own), *(f"{middle[place]:.1f}±{half[place]:.1f}" for place in places)])
     return markdown(rows) + "\n"
 
 
@@ -141,6 +152,7 @@ def main(results: Path) -> None:
     parts = (
         ("planner.md", PLANNER, planner_table(kept["planner"])),
         ("runs.md", LONG, long_table(kept["long_runs"])),
+        ("three_questions.md", CLIPS, clip_table(kept["long_clips"])),
         ("twin.md", TRAINED, trained_twin_table(kept["trained_twin"])),
         ("twin.md", TWIN, twin_table(kept["twin"])),
     )

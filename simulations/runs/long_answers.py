@@ -6,7 +6,7 @@ an expense of two bits per token. Tokens that decide are drawn one by one. So an
 where each token is drawn. Answers of 256 tokens cost little more than answers of one.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -264,7 +264,7 @@ class Update(NamedTuple):
     high: float = np.inf
 
 
-def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: str = "sum", **more: float) -> Update:
+def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: str = "sum", **more: Any) -> Update:
     """Return the update of a registered estimator's advantages, with tokens added up by "sum", "own length" or "token mean"."""
     rights = np.arange(group_size) < np.arange(group_size + 1)[:, None]
     found = np.array(gt.advantages(rights.astype(np.float64), estimator))
