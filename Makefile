@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
+# Where an environment forbids Python's bytecode, each process would compile all that it imports: six seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: environment reproduce test plain bounds mutants oldest newest generic reference browser lint wheel release bench docs clean
 

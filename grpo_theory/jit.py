@@ -15,9 +15,12 @@ from typing import Any
 
 
 def cache_folder(package: Path, chosen: str | None) -> Path:
-    """Return the folder for machine code of these sources, in the package's cache or one that the user has chosen."""
+    """Return the folder for machine code of these sources, in the package's cache or one that the user has chosen.
+
+    A copy of the package that a process of this one runs has the same folder, in which Numba tells files apart by their paths.
+    """
     sources = sorted(package.rglob("*.py"))
-    told = "\n".join(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sources)
+    told = "\n".join(f"{path.relative_to(package)} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sources)
     parent = Path(chosen) if chosen else package / "__pycache__"
     if parent.name.startswith("kernels-"):  # of a process that started this one
         parent = parent.parent

@@ -1,6 +1,7 @@
 """How the package compiles: machine code of other sources is never run, and no kernel falls off a cliff of speed."""
 
 import os
+import shutil
 import time
 
 import numpy as np
@@ -22,6 +23,8 @@ def test_machine_code_lies_in_a_folder_of_its_sources_and_that_of_older_ones_is_
     first = cache_folder(source.parent, None)
     assert cache_folder(source.parent, str(first)) == first, "as a process that this one starts is told"
     first.mkdir(parents=True)
+    copy = shutil.copytree(source.parent, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    assert cache_folder(copy, str(first)) == first, "a copy that is run beside the package does not delete its folder"
     source.write_text("one = 2\n")
     os.utime(source, (1, 1))
     second = cache_folder(source.parent, None)
