@@ -198,17 +198,28 @@ def test_names_of_columns_are_shown_and_not_obeyed(options, capsys, tmp_path):
     assert ("\\x1b]0;owned\\x07" in out + err) == bool(options)
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "arrow"])
-def test_letters_in_names_are_found_in_the_locale_c(kind, tmp_path):
+READ = """
+import sys
+from grpo_theory.page.command import main
+
+for source in sys.argv[4:]:
+    assert main(["read", *sys.argv[1:4], *source.split("|")]) == 0
+"""
+
+
+def test_letters_in_names_are_found_in_the_locale_c(tmp_path):
     (tmp_path / "é").mkdir()
-    frame, path = pd.DataFrame({"é": list("aabb"), "r": [1, 0, 1, 0], "split": ["é"] * 4}), tmp_path / "é" / f"é.{kind}"
-    {"jsonl": lambda: path.write_text(frame.to_json(orient="records", lines=True)), "csv": lambda: frame.to_csv(path),
-     "parquet": lambda: frame.to_parquet(path), "arrow": lambda: frame.to_feather(path)}[kind]()  # fmt: skip
-    for source, more in ((path, []), (path.parent, ["--files", "é*"])):
-        command = [sys.executable, "-m", "grpo_theory", "read", "--prompt=é", "--reward=r", "--where=split == 'é'", source]
-        plain = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-        done = subprocess.run([*command, *more], env=plain, capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, b"")
+    frame = pd.DataFrame({"é": list("aabb"), "r": [1, 0, 1, 0], "split": ["é"] * 4})
+    path = {kind: tmp_path / "é" / f"é.{kind}" for kind in ("jsonl", "csv", "parquet", "arrow")}
+    path["jsonl"].write_text(frame.to_json(orient="records", lines=True))
+    frame.to_csv(path["csv"])
+    frame.to_parquet(path["parquet"])
+    frame.to_feather(path["arrow"])
+    sources = [str(one) for one in path.values()] + [f"{one.parent}|--files|é*{one.suffix}" for one in path.values()]
+    command = [sys.executable, "-c", READ, "--prompt=é", "--reward=r", "--where=split == 'é'", *sources]
+    plain = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, env=plain, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):

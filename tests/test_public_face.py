@@ -81,33 +81,28 @@ def test_progress_is_one_argument():
 
 def test_importing_builds_no_room_compiles_nothing_and_loads_no_plots_tables_or_statistics():
     script = f"""
+import sys
+from importlib import import_module
+from pkgutil import walk_packages
+import grpo_theory as gt
+heavy = ("numba", "matplotlib", "seaborn", "pandas", "statsmodels", "scipy.stats", "scipy.optimize")
+rooms = [f"grpo_theory.{{name}}" for name in {ROOMS!r}]
+print(*[name for name in (*heavy, *rooms) if name in sys.modules])
+import grpo_theory.jit
 import numba.core.dispatcher as d
 compiled = []
 compile_ = d.Dispatcher.compile
 d.Dispatcher.compile = lambda self, *a: (compiled.append(str(self.py_func)), compile_(self, *a))[1]
-import sys
-import grpo_theory as gt
-heavy = ("matplotlib", "seaborn", "pandas", "statsmodels", "scipy.stats", "scipy.optimize")
-rooms = [f"grpo_theory.{{name}}" for name in {ROOMS!r}]
-print(len(compiled), *[name for name in (*heavy, *rooms) if name in sys.modules])
 from grpo_theory import Constant, gallery, simulate_gradients, simulate_training
 print(*[name for name in ("scipy.optimize", "scipy.stats", "pandas") if name in sys.modules])
+for package in ("grpo_theory", "simulations"):
+    for found in walk_packages(import_module(package).__path__, f"{{package}}."):
+        import_module(found.name)
+print(len(compiled), "scipy.stats" in sys.modules)
 gt.gradient_mse(gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.0], "rloo", batch_size=1, group_size=2)
 print(len(compiled) >= 2)
 """
-    assert run(script) == ["0", "True"]
-    assert run("import sys, grpo_theory; print('numba' in sys.modules)") == ["False"]
-    every = """
-import sys
-import time
-from importlib import import_module
-from pkgutil import walk_packages
-for package in ("grpo_theory", "simulations"):
-    for found in walk_packages(import_module(package).__path__, f"{package}."):
-        import_module(found.name)
-print("scipy.stats" in sys.modules)
-"""
-    assert run(every) == ["False"], "a module loads the distributions"
+    assert run(script) == ["0", "False", "True"], "nothing is compiled, and no module loads the distributions"
 
 
 def test_examples_in_docstrings_run(registry):

@@ -7,7 +7,7 @@ import pytest
 from grpo_theory.harness.options import Shard
 from simulations import __main__ as command
 
-ASKED = ["error_law", "one_large_step"]
+ASKED = ["best_group", "one_large_step"]
 
 
 def obey(*words):
@@ -38,12 +38,12 @@ def test_a_merge_says_what_is_missing_and_builds_what_is_not(undisturbed, tmp_pa
     assert obey("run", *ASKED, "--quick", "--results", one, "--shard", "1/2") == 0
     assert obey("merge", one / "shards" / "1-of-2", "--quick", "--results", other) == 1
     told = capsys.readouterr().out
-    assert "error_law: " in told
-    assert f"chunks are missing: run `python -m simulations run error_law --quick --results {other}`" in told
-    assert not (other / "error_law.parquet").exists()
+    assert "best_group: " in told
+    assert f"chunks are missing: run `python -m simulations run best_group --quick --results {other}`" in told
+    assert not (other / "best_group.parquet").exists()
     assert obey("run", *ASKED, "--quick", "--results", one, "--shard", "2/2") == 0
     assert obey("merge", one / "shards" / "2-of-2", "--quick", "--results", other) == 0
-    assert (other / "error_law.parquet").read_bytes() == (undisturbed / "error_law.parquet").read_bytes()
+    assert (other / "best_group.parquet").read_bytes() == (undisturbed / "best_group.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/3/5"])
