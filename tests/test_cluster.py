@@ -2,16 +2,16 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 
 from grpo_theory.harness import options
 from simulations import __main__ as command
-from simulations.gradient import estimators
+from simulations.gradient import cells, estimators
 
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = ["run", "estimators", "--quick"]
@@ -28,18 +28,6 @@ def half_mean(batch, advantages):
 """
 
 
-FEWER = {"PROBLEMS": ("lm-few-shot", "tabular"), "GROUP_SIZES": (4, 16)}
-NARROWED = f"""
-import sys
-from simulations import __main__ as command
-from simulations.gradient import estimators
-
-vars(estimators).update({FEWER})
-sys.exit(command.main(sys.argv[1:]))
-"""
-"""A run in which the study has fewer cells."""
-
-
 @contextmanager
 def program(*words, **streams):
     """Run a program of Python's from another folder, which finds the project as a worker of a cluster does; end it at last."""
@@ -53,25 +41,20 @@ def program(*words, **streams):
 
 @contextmanager
 def scheduler(folder):
-    """Start a scheduler, and yield its process and its HOST:PORT."""
+    """Start a scheduler, and yield its HOST:PORT."""
     asked = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     log = folder / "scheduler.log"
-    with log.open("w") as out, program(*asked, stdout=out, stderr=subprocess.STDOUT) as process:
+    with log.open("w") as out, program(*asked, stdout=out, stderr=subprocess.STDOUT):
         deadline = time.monotonic() + 120.0
         while not (found := re.search(r"tcp://(127\.0\.0\.1:\d+)", log.read_text())) and time.monotonic() < deadline:
             time.sleep(0.05)
-        yield process, found[1]
+        yield found[1]
 
 
 def worker(address):
     """Start a worker of one thread, which nobody starts again."""
     asked = ["-m", "distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
     return program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def a_run(*asked, **streams):
-    """Start a run of the studies, whose last word is the executor."""
-    return program("-c", NARROWED, *asked[:-1], "--executor", asked[-1], stdout=subprocess.DEVNULL, **streams)
 
 
 def chunks(root):
@@ -84,18 +67,26 @@ def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp
     kernels = tmp_path / "half.py"
     kernels.write_text(KERNEL)
     asked = [*ASKED, "--kernels", str(kernels), "--results"]
-    for name, value in FEWER.items():
-        monkeypatch.setattr(estimators, name, value)
+    monkeypatch.setattr(estimators, "PROBLEMS", ("lm-few-shot", "tabular"))
+    monkeypatch.setattr(cells, "QUICK_RESPONSES", 1 << 18)
     assert command.main([*asked, str(tmp_path / "threads")]) == 0
-    total, root = chunks(tmp_path / "threads"), tmp_path / "dask"
-    with scheduler(tmp_path) as (_, address), worker(address) as first, a_run(*asked, str(root), f"dask://{address}") as run:
-        while chunks(root) < 5 and run.poll() is None:
-            time.sleep(0.001)
-        os.kill(first.pid, signal.SIGKILL)
-        first.wait()
-        assert 5 <= chunks(root) < total
-        with worker(address):
-            assert run.wait(timeout=300) == 0
+    total, root, left = chunks(tmp_path / "threads"), tmp_path / "dask", []
+    with scheduler(tmp_path) as address, worker(address) as first, ExitStack() as later:
+
+        def replace():
+            deadline = time.monotonic() + 120.0
+            while chunks(root) < 5 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            first.kill()
+            first.wait()
+            left.append(chunks(root))
+            later.enter_context(worker(address))
+
+        replacing = Thread(target=replace)
+        replacing.start()
+        assert command.main([*asked, str(root), "--executor", f"dask://{address}"]) == 0
+        replacing.join()
+    assert 5 <= left[0] < total
     assert chunks(root) == total
     assert (root / "estimators.parquet").read_bytes() == (tmp_path / "threads" / "estimators.parquet").read_bytes()
 
