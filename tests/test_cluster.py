@@ -68,7 +68,8 @@ def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp
     kernels.write_text(KERNEL)
     asked = [*ASKED, "--kernels", str(kernels), "--results"]
     monkeypatch.setattr(estimators, "PROBLEMS", ("lm-few-shot", "tabular"))
-    monkeypatch.setattr(cells, "QUICK_RESPONSES", 1 << 18)
+    monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
+    monkeypatch.setattr(cells, "QUICK_RESPONSES", 1 << 20)
     assert command.main([*asked, str(tmp_path / "threads")]) == 0
     total, root, left = chunks(tmp_path / "threads"), tmp_path / "dask", []
     with scheduler(tmp_path) as address, worker(address) as first, ExitStack() as later:
@@ -76,7 +77,7 @@ def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp
         def replace():
             deadline = time.monotonic() + 120.0
             while chunks(root) < 5 and time.monotonic() < deadline:
-                time.sleep(0.05)
+                time.sleep(0.01)
             first.kill()
             first.wait()
             left.append(chunks(root))
