@@ -188,7 +188,7 @@ def level(found, optimiser, before=1):
 @check(stated("clip/lost"), of=clipped, cases=long_cases, broken={"at": (0, 0)}, setting="text, {optimiser}")
 def lost(found, optimiser, at=None):
     """What success falls short of one, less twice the share of lost prompts; broken: early, at the least rate."""
-    success, gone = (values_of(found, *LONGEST[optimiser]["plain"], measure) for measure in (0, 2))
+    success, gone = (values_of(found, LONGEST[optimiser]["plain"][0], measure) for measure in (0, 2))
     rate, look = at or (int(success[..., -1].mean(axis=1).argmax()), -1)
     return evidence(lead([(1.0 - success - 2.0 * gone)[rate, :, look][None]]), 0.0)
 
