@@ -4,7 +4,7 @@ The estimate is (1/G) sum_i x_i.  Here x_i is the sum of response i's features, 
 vectors of the response.  Given the classes, the vectors are independent draws.  First and second moments therefore need only the
 mean of the vectors and the mean of their inner products, by class (docs/derivations.md, section 4).  A kernel that reads only
 rewards cannot distinguish more than reward values, so its classes are those.  Responses that are listed are averaged; those of a
-chain are carried (`problem/recursion.py`).
+chain are carried from token to token (`problem/chain_point.py`).
 """
 
 from collections.abc import Callable
