@@ -8,12 +8,13 @@ from scipy.special import expit, logit
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from simulations.literature.drawn import over
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 EPSILON = 1e-4
 RIGHT = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
-CASES = [{"draw": draw, "beta": beta} for draw in range(3) for beta in (2.0, 5.0)]
+CASES = over(draw=range(3), beta=(2.0, 5.0))
 TIED = {
     name: composed(one, "none", kl="k2 in loss")
     for name, one in (("divided", gt.estimators()["grpo"].with_parameters(epsilon=0.0)), ("centred", "rloo"))
@@ -24,14 +25,6 @@ TIED = {
 def after(p, p_ref, beta, divided=True, epsilon=EPSILON):
     """Return h(p), the success rate of the best policy after one with the rate p."""
     return expit(logit(p_ref) + 1.0 / (beta * (np.sqrt(p * (1.0 - p) + epsilon) if divided else 1.0)))
-
-
-def iterated(p_ref, beta, steps, **how):
-    """Return the success rate after so many steps from the reference, and that after one more."""
-    p = p_ref
-    for _ in range(steps):
-        p = after(p, p_ref, beta, **how)
-    return p, after(p, p_ref, beta, **how)
 
 
 @check(
@@ -70,15 +63,13 @@ def resting(p_ref, beta, name="divided"):
     *stated("amplification/above", "amplification/mean only", "amplification/rests", "amplification/small steps"),
     cases=[{"p_ref": p_ref, "beta": beta} for p_ref, beta in ((0.3, 5.0), (0.05, 2.0), (0.05, 5.0), (1e-4, 12.0))],
     broken={"wrong": True},
-    setting="p_ref = {p_ref}, beta = {beta}",
 )
 def rest(p_ref, beta, wrong=False):
     """Groups without end: where the mean is 0, and its slope there."""
     found, p = resting(p_ref, beta)
     slope = (2.0 * p - 1.0) / (2.0 * beta * np.sqrt(p * (1.0 - p)))
-    facts = {"slope of h": slope}
     return {
-        "amplification/above": (p_ref, after(p, p_ref, -beta) if wrong else p, facts),
+        "amplification/above": (p_ref, after(p, p_ref, -beta) if wrong else p, {"slope of h": slope}),
         "amplification/mean only": (resting(p_ref, beta, "divided" if wrong else "centred")[1], expit(logit(p_ref) + 1.0 / beta)),
         "amplification/rests": (p, after(p, p_ref, beta, divided=not wrong, epsilon=0.0)),
         "amplification/small steps": (
@@ -93,11 +84,13 @@ def rest(p_ref, beta, wrong=False):
     cases=[{"p_ref": p_ref, "beta": beta} for p_ref, beta in ((0.3, 2.0), (0.05, 5.0), (1e-4, 12.0))],
     broken={"count": 2},
     sound={"p_ref": 0.2, "beta": 5.0},
-    setting="p_ref = {p_ref}, beta = {beta}",
 )
 def converges(p_ref, beta, count=2_000):
-    """Two rates, one step apart."""
-    return iterated(p_ref, beta, count)
+    """The rates after so many steps from the reference, and after one more."""
+    p = p_ref
+    for _ in range(count):
+        p = after(p, p_ref, beta)
+    return p, after(p, p_ref, beta)
 
 
 @check(stated("amplification/mirror"), cases=CASES, broken={"divided": False}, setting="draw {draw}, beta {beta}")

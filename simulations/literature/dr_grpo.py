@@ -7,8 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.gradient.groups import advantages_of
-from simulations.literature.worlds import GRADED, POLICIES, world
+from simulations.literature.drawn import GRADED, POLICIES, expected_update, over, world
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
@@ -17,22 +16,17 @@ WHOLE = composed("dr_grpo", "none")
 DIVIDED = composed("dr_grpo", "none", aggregation="own length")
 
 
-@check(
-    stated("dr-grpo/leave-one-out"),
-    cases=[{"group_size": size} for size in SIZES],
-    broken={"more": 1},
-    setting="G = {group_size}",
-)
+@check(stated("dr-grpo/leave-one-out"), cases=over(group_size=SIZES), broken={"more": 1}, setting="G = {group_size}")
 def scaled(group_size, rng, more=0):
     """Advantages in 50 groups of any rewards, in both forms."""
     rewards = rng.normal(size=(50, group_size))
     factor = (group_size + more) / (group_size + more - 1.0)
-    return factor * advantages_of("dr_grpo", rewards), advantages_of("rloo", rewards)
+    return np.multiply(factor, gt.advantages(rewards, "dr_grpo")), gt.advantages(rewards, "rloo")
 
 
 @check(
     *stated("dr-grpo/unbiased", "dr-grpo/shortened"),
-    cases=[{"policy": policy, "group_size": size} for policy in POLICIES for size in SIZES],
+    cases=over(policy=POLICIES, group_size=SIZES),
     broken={"more": 1},
     sound={"whole": False},
     setting="{policy}, G = {group_size}",
@@ -40,16 +34,16 @@ def scaled(group_size, rng, more=0):
 def mean_update(policy, group_size, rng, more=0, whole=True):
     """The mean update beside the gradient; in the sound case without the own reward in the mean."""
     problem = world(policy, rng, GRADED)
-    kernels = {"dr-grpo/unbiased": "dr_grpo" if whole else "rloo", "dr-grpo/shortened": "dr_grpo"}
-    sizes, gradient = {"batch_size": 1, "group_size": group_size}, gt.exact.gradient(problem, problem.theta)
-    found = {name: gt.gradient_mean(problem, problem.theta, kernel, **sizes) for name, kernel in kernels.items()}
-    factors = {"dr-grpo/unbiased": 1.0 + more, "dr-grpo/shortened": 1.0 - 1.0 / (group_size + more)}
-    return {name: (mean, factors[name] * gradient) for name, mean in found.items()}
+    gradient, shortened = gt.exact.gradient(problem), expected_update(problem, "dr_grpo", group_size)
+    return {
+        "dr-grpo/unbiased": (shortened if whole else expected_update(problem, "rloo", group_size), (1.0 + more) * gradient),
+        "dr-grpo/shortened": (shortened, (1.0 - 1.0 / (group_size + more)) * gradient),
+    }
 
 
 @check(
     *stated("dr-grpo/difficulty", "dr-grpo/difficulty from four on"),
-    cases=[{"group_size": size} for size in (2, 3, 4, 8, 64)],
+    cases=over(group_size=(2, 3, 4, 8, 64)),
     broken={"kernel": "dr_grpo"},
     sound={"least": 4},
     setting="G = {group_size}",
@@ -58,25 +52,20 @@ def weights(group_size, kernel="grpo", least=2):
     """What multiplies the gradient of a question's success rate, at rates in the order of falling deviation."""
     rates = np.array([0.5, 0.6, 0.3, 0.8, 0.1, 0.95, 0.01])
     law = np.stack([1.0 - rates, rates], axis=-1)
-
-    def at(size):
-        means = gt.exact.mean_advantages(kernel, [0.0, 1.0], law, group_size=size)
-        return means[:, 1] - means[:, 0]
-
-    found = at(max(group_size, least))
+    found = np.diff(gt.exact.mean_advantages(kernel, [0.0, 1.0], law, group_size=max(group_size, least)))[:, 0]
     sides = {"dr-grpo/difficulty": (found[:-1], found[1:])}
     if group_size >= 4:
         sides["dr-grpo/difficulty from four on"] = found[:-1], found[1:]
     return sides
 
 
-def sides_of(tree, theta, right, counted, kernels):
+def sides_of(counted, kernels, tree, theta, right):
     """Return how fast the mean length of right responses, if `counted`, or of wrong ones grows for each unit of success gained.
 
     That with both aggregations, in the order in which the paper has them.
     """
     problem = gt.Problem(gt.Bandit([right.astype(float)]), tree, theta=theta)
-    of, length, gradient = (right == counted).astype(float), tree.paths.lengths, gt.exact.gradient(problem, theta)
+    of, length, gradient = (right == counted).astype(float), tree.paths.lengths, gt.exact.gradient(problem)
 
     def mean(point):
         return (point.probabilities * of) @ length / (point.probabilities @ of)
@@ -86,8 +75,7 @@ def sides_of(tree, theta, right, counted, kernels):
         return of * (length - mean(point)[:, None]) / (point.probabilities @ of)[:, None]
 
     slope = gt.observe(problem, theta, gt.Observable("mean length", mean, counts)).gradient
-    updates = [gt.gradient_mean(problem, theta, one, batch_size=1, group_size=4) for one in kernels]
-    rates = [slope @ update / (gradient @ update) for update in updates]
+    rates = [slope @ update / (gradient @ update) for update in (expected_update(problem, one, 4) for one in kernels)]
     return tuple(rates[::-1] if counted else rates)
 
 
@@ -105,10 +93,9 @@ COUNTED = {"dr-grpo/longer if wrong": False, "dr-grpo/shorter if right": True}
 
 @check(
     *stated(*COUNTED, "dr-grpo/up to two tokens"),
-    cases=[{"policy": name} for name in ("uniform", *(f"draw {number}" for number in range(12)))],
+    cases=over(policy=("uniform", *(f"draw {number}" for number in range(12)))),
     broken={"kernels": (WHOLE, WHOLE)},
     sound={"shape": (2, 2)},
-    setting="{policy}",
 )
 def lengths(policy, rng, shape=None, kernels=(WHOLE, DIVIDED)):
     """Trees of up to three of three tokens, and one where both fail; in the sound case responses have one token or two.
@@ -116,16 +103,14 @@ def lengths(policy, rng, shape=None, kernels=(WHOLE, DIVIDED)):
     There the policy is uniform over the tokens 0, which ends, and 1. Responses 0, 110 and 1111 are right and the others wrong.
     For the second statement it is the other way round.
     """
-    sides = {}
+    sides, both = {}, []
     for name, counted in COUNTED.items():
         tree, theta, right = drawn(shape or (3, 3), counted, rng)
         if policy == "uniform" and shape is None:
             tree = gt.TokenTree(1, vocabulary_size=2, horizon=4, end_token=0)
             theta = np.zeros(tree.dimension)
             right = np.array([one in ((0,), (1, 1, 0), (1, 1, 1, 1)) for one in tree.responses]) != counted
-        sides[name] = sides_of(tree, theta, right, counted, kernels)
-    both = []
+        sides[name] = sides_of(counted, kernels, tree, theta, right)
     for counted in COUNTED.values():
-        tree, theta, right = drawn((2, 2), counted, rng)
-        both.append(sides_of(tree, theta, right, counted, kernels))
+        both.append(sides_of(counted, kernels, *drawn((2, 2), counted, rng)))
     return sides | {"dr-grpo/up to two tokens": tuple(np.array(both).T)}

@@ -8,11 +8,19 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, by_state, drawn, slope, worst
+from simulations.literature.drawn import KINDS, TABLE, TREE, UNEVEN, drawn, expected_update, over, worst
+from simulations.sequence.divergences import STEP, token_logs
 from simulations.statements import stated
 
-SIZES = {"batch_size": 1, "group_size": 4}
-LOGITS = 4.0
+
+def slope(problem, of, direction):
+    """Return the derivative along a direction (d,) of a function of the policy's token logs (M, D), at the problem's theta."""
+    return of(token_logs(problem, problem.theta + 1j * STEP * direction)).imag / STEP
+
+
+def by_state(problem, edges):
+    """Return values of the edges of one prompt (1, D) by prefix and token, shape (P, V)."""
+    return edges.reshape(-1, problem.policy.paths.vocabulary_size)
 
 
 def covariance(p, one, other):
@@ -22,7 +30,7 @@ def covariance(p, one, other):
 
 def states(problem):
     """Return by state the tokens' probabilities and their advantages (P, V), and the share of responses that come there (P,)."""
-    point, paths = problem.at(problem.theta), problem.policy.paths
+    point, paths = problem.at(), problem.policy.paths
     p, mass = by_state(problem, point.token_probabilities), by_state(problem, paths.collect(point.probabilities))
     worth = by_state(problem, paths.collect(point.probabilities * problem.bandit.mean_reward)) / mass
     return p, worth - (p * worth).sum(axis=1, keepdims=True), mass.sum(axis=1)
@@ -33,32 +41,30 @@ def entropies(problem):
     return lambda logs: -by_state(problem, np.exp(logs) * logs).sum(axis=1)
 
 
-def visits(problem):
-    """Return the share of responses that come to each state, a function of token logs; along an imaginary step, too."""
-    paths = problem.policy.paths
-    return lambda logs: by_state(problem, np.exp(paths.along(logs)) @ paths.incidence).sum(axis=1)
-
-
 @check(
     *stated("entropy/lemma 1", "entropy/lemma 1, whole policy", "entropy/lemma 1, with visits"),
-    cases=[{"kind": kind} for kind in (TABLE, FEATURES, TREE, UNEVEN, SHARED)],
+    cases=over(kind=KINDS),
     broken={"sign": -1.0},
     sound={"first": False},
-    setting="{kind}",
 )
 def lemma(kind, rng, sign=1.0, first=True):
     """A random change of the parameters; in the sound case the tokens of the first state keep their probabilities."""
     problem = drawn(kind, rng)
-    direction = rng.normal(size=problem.theta.size)
+    direction, paths = rng.normal(size=problem.theta.size), problem.policy.paths
+
+    def visits(logs):
+        """Return the share of responses that come to each state; along an imaginary step, too."""
+        return by_state(problem, np.exp(paths.along(logs)) @ paths.incidence).sum(axis=1)
+
     if not first:
-        logits = problem.policy.logits(np.eye(direction.size))[:, 0, : problem.policy.paths.vocabulary_size].T
+        logits = problem.policy.logits(np.eye(direction.size))[:, 0, : paths.vocabulary_size].T
         contrasts = logits - logits.mean(axis=0)
         direction -= np.linalg.pinv(contrasts) @ (contrasts @ direction)
     p, _, share = states(problem)
-    entropy = entropies(problem)(problem.at(problem.theta).token_log_probabilities)
+    entropy = entropies(problem)(problem.at().token_log_probabilities)
     told = -sign * covariance(p, np.log(p), by_state(problem, problem.policy.logits(direction)))
     whole = gt.observe(problem, problem.theta, gt.Observable.entropy()).gradient @ direction
-    moved = slope(problem, visits(problem), direction) @ entropy
+    moved = slope(problem, visits, direction) @ entropy
     return {
         "entropy/lemma 1": (slope(problem, entropies(problem), direction), told),
         "entropy/lemma 1, whole policy": (whole, share @ told),
@@ -69,7 +75,7 @@ def lemma(kind, rng, sign=1.0, first=True):
 @check(
     *stated("entropy/proposition 1", "entropy/theorem 1", "entropy/theorem 1, with visits"),
     *stated("entropy/whole responses", "entropy/theorem 2"),
-    cases=[{"kind": kind, "draw": draw} for kind in (TABLE, TREE, UNEVEN) for draw in range(2)],
+    cases=over(kind=(TABLE, TREE, UNEVEN), draw=range(2)),
     broken={"exchanged": True},
     sound={"kind": TABLE},
     setting="{kind}, draw {draw}",
@@ -77,8 +83,8 @@ def lemma(kind, rng, sign=1.0, first=True):
 def theorems(kind, rng, exchanged=False):
     """The changes by a step of the policy gradient and of the natural one, state by state, and of whole responses."""
     problem = drawn(kind, rng)
-    point, (p, advantage, share) = problem.at(problem.theta), states(problem)
-    mean = gt.gradient_mean(problem, problem.theta, "rloo", **SIZES)
+    point, (p, advantage, share) = problem.at(), states(problem)
+    mean = expected_update(problem, "rloo", 4)
     natural = gt.exact.natural_step(problem)(point, mean, 1.0) - problem.theta
     plain, whole = [p * advantage, advantage][:: -1 if exchanged else 1]
     changes = [slope(problem, entropies(problem), direction) for direction in (mean, natural)]
@@ -96,7 +102,7 @@ def theorems(kind, rng, exchanged=False):
 
 @check(
     *stated("entropy/likeliest", "entropy/rarer"),
-    cases=[{"responses": number} for number in (3, 4)],
+    cases=over(responses=(3, 4)),
     broken={"exchanged": True},
     setting="{responses} responses, worst case found",
 )
@@ -117,5 +123,5 @@ def one_rewarded(responses, rng, exchanged=False):
         found = [change(theta, number) for number in np.flatnonzero(~rare if exchanged else rare)]
         return -min(found, default=0.0), 0.0
 
-    box = [(-LOGITS, LOGITS)] * responses
+    box = [(-4.0, 4.0)] * responses
     return {f"entropy/{sides.__name__}": worst(sides, box, rng) for sides in (likeliest, rarer)}

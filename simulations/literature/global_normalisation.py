@@ -9,6 +9,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
+from simulations.literature.drawn import over
 from simulations.statements import stated
 
 BATCHES = np.array([32, 64, 128, 256])
@@ -39,7 +40,7 @@ def astray(found, rates):
 
 @check(
     stated("reinforce++/local"),
-    cases=[{"group_size": size} for size in (2, 3, 4, 16, 64)],
+    cases=over(group_size=(2, 3, 4, 16, 64)),
     broken={"kernel": "rloo"},
     setting="G = {group_size}",
 )
@@ -53,7 +54,7 @@ def local(group_size, kernel="grpo"):
 
 @check(
     stated("reinforce++/vanishes"),
-    cases=[{"draw": draw, "group_size": size} for draw in DRAWS for size in (4, 8)],
+    cases=over(draw=DRAWS, group_size=(4, 8)),
     broken={"whole_batch": False},
     setting="draw {draw}, G = {group_size}",
 )
@@ -66,7 +67,7 @@ def vanishes(group_size, rng, whole_batch=True):
 
 @check(
     *stated("reinforce++/below the group", "reinforce++/monotone"),
-    cases=[{"draw": draw, "group_size": size} for draw in DRAWS for size in (4, 8, 16)],
+    cases=over(draw=DRAWS, group_size=(4, 8, 16)),
     broken={"share": 0.3},
     setting="draw {draw}, G = {group_size}",
 )
@@ -82,7 +83,7 @@ def smaller(group_size, rng, share=1.0):
 
 @check(
     stated("reinforce++/groups of two and three"),
-    cases=[{"draw": draw, "group_size": size} for draw in DRAWS for size in (2, 3)],
+    cases=over(draw=DRAWS, group_size=(2, 3)),
     broken={"group_size": 4},
     setting="draw {draw}, G = {group_size}",
 )

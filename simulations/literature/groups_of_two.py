@@ -7,22 +7,22 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import BINARY, GRADED, POLICIES, direction, world
+from simulations.literature.drawn import BINARY, GRADED, POLICIES, direction, expected_update, over, world
 from simulations.statements import stated
 
-DRAWS = [{"policy": policy, "draw": draw} for policy in POLICIES for draw in range(2)]
+DRAWS = over(policy=POLICIES, draw=range(2))
 
 
 def mean(problem, group_size):
     """Return the direction of GRPO's mean update."""
-    return direction(gt.gradient_mean(problem, problem.theta, "grpo", batch_size=1, group_size=group_size))
+    return direction(expected_update(problem, "grpo", group_size))
 
 
 @check(*stated("2-grpo/unbiased", "2-grpo/groups of three"), cases=DRAWS, broken={"more": 2}, setting="{policy}, draw {draw}")
 def unbiased(policy, rng, more=0):
     """The direction of the mean update, and of the gradient, with rewards of 0 and 1."""
     problem = world(policy, rng, prompts=3)
-    gradient = direction(gt.exact.gradient(problem, problem.theta))
+    gradient = direction(gt.exact.gradient(problem))
     sizes = {"2-grpo/unbiased": 2, "2-grpo/groups of three": 3}
     return {name: (mean(problem, size + more), gradient) for name, size in sizes.items()}
 
@@ -36,16 +36,14 @@ def unbiased(policy, rng, more=0):
 )
 def objective(policy, rng, values=BINARY, prompts=3):
     """The direction of the mean update with groups of two and of sixteen."""
-    problems = {
-        "2-grpo/one objective": world(policy, rng, values, prompts=prompts),
-        "2-grpo/one objective at a prompt": world(policy, rng, values, prompts=1),
-    }
-    return {name: (mean(problem, 2), mean(problem, 16)) for name, problem in problems.items()}
+    names = {"2-grpo/one objective": prompts, "2-grpo/one objective at a prompt": 1}
+    problems = ((name, world(policy, rng, values, number)) for name, number in names.items())
+    return {name: (mean(problem, 2), mean(problem, 16)) for name, problem in problems}
 
 
 def pair(problem):
     """Return E g+, E g-, both variances and the covariance of the scores of a right and a wrong response to one drawn prompt."""
-    shares, success = problem.at(problem.theta).probabilities, problem.bandit.probabilities[..., 1]
+    shares, success = problem.at().probabilities, problem.bandit.probabilities[..., 1]
     scores, prompts = problem.policy.scores(problem.theta), problem.bandit.prompt_weights
     means, variances, by_prompt = [], [], []
     for law in (shares * success, shares * (1.0 - success)):

@@ -8,16 +8,12 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import SHARED, TREE, UNEVEN, drawn, worst
+from simulations.literature.drawn import SHARED, TREE, UNEVEN, drawn, expected_update, over, worst
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
-GROUP_SIZE, WIDTH, DRIFT = 4, 0.2, 0.5
-SIZES = {"batch_size": 1, "group_size": GROUP_SIZE}
-KINDS = (TREE, UNEVEN, SHARED)
-DRIFTS = np.array([1e-2, 3e-3, 1e-3])
-LOGITS = 3.0
+GROUP_SIZE, WIDTH = 4, 0.2
 
 
 def signed_advantages(problem, theta):
@@ -56,42 +52,40 @@ def objective(problem, old, advantages, normalised, clipped):
 
 @check(
     *stated("gspo/gradient", "gspo/GRPO gradient", "gspo/importance sampling"),
-    cases=[{"kind": kind, "clipped": clipped} for kind in KINDS for clipped in (False, True)],
+    cases=over(kind=(TREE, UNEVEN, SHARED), clipped=(False, True)),
     broken={"exchanged": True},
     setting=lambda kind, clipped: f"{kind}, {'clipped' if clipped else 'no clip'}",
 )
 def gradients(kind, clipped, rng, exchanged=False):
     """The mean of each composed estimator, and the derivative of its objective; and what the whole ratio estimates."""
     problem = drawn(kind, rng)
-    behaviour = problem.theta + DRIFT * rng.normal(size=problem.theta.size)
+    behaviour = problem.theta + 0.5 * rng.normal(size=problem.theta.size)
     old, advantages = problem.at(behaviour), signed_advantages(problem, behaviour)
     clip, sides = "by sign" if clipped else "none", {}
     for name, ratio in (("gspo/gradient", "geometric"), ("gspo/GRPO gradient", "token")):
         kernel = composed("grpo", ratio, clip, "own length")
         target = objective(problem, old, advantages, (ratio == "geometric") != exchanged, clipped)
-        mean = gt.gradient_mean(problem, problem.theta, kernel, behaviour=behaviour, **SIZES)
+        mean = expected_update(problem, kernel, GROUP_SIZE, behaviour)
         sides[name] = (mean, gradient(problem, target, problem.theta))
-    whole = composed("rloo", "geometric" if exchanged else "trajectory")
-    mean = gt.gradient_mean(problem, problem.theta, whole, behaviour=behaviour, **SIZES)
-    return sides | ({} if clipped else {"gspo/importance sampling": (mean, gt.exact.gradient(problem, problem.theta))})
+    if not clipped:
+        mean = expected_update(problem, composed("rloo", "geometric" if exchanged else "trajectory"), GROUP_SIZE, behaviour)
+        sides["gspo/importance sampling"] = mean, gt.exact.gradient(problem)
+    return sides
 
 
-@check(stated("gspo/share"), cases=[{"kind": kind} for kind in (TREE, SHARED)], broken={"share": 1.0}, setting="{kind}")
+@check(stated("gspo/share"), cases=over(kind=(TREE, SHARED)), broken={"share": 1.0})
 def share(kind, rng, share=0.5):
     """Small drifts: the corrections by GSPO's ratio and by the whole one, beside no ratio at all; two tokens a response."""
     problem = drawn(kind, rng)
-    step = rng.normal(size=problem.theta.size)
-    left = []
-    for drift in DRIFTS:
-        own, whole, none = (
-            gt.gradient_mean(problem, problem.theta, composed("rloo", ratio), behaviour=problem.theta + drift * step, **SIZES)
-            for ratio in ("geometric", "trajectory", "none")
-        )
+    step, drifts = rng.normal(size=problem.theta.size), np.array([1e-2, 3e-3, 1e-3])
+    kernels, left = [composed("rloo", ratio) for ratio in ("geometric", "trajectory", "none")], []
+    for drift in drifts:
+        own, whole, none = (expected_update(problem, one, GROUP_SIZE, problem.theta + drift * step) for one in kernels)
         left.append(np.linalg.norm(own - none - share * (whole - none)))
-    return log_log_slope(DRIFTS, left)[0], 2.0
+    return log_log_slope(drifts, left)[0], 2.0
 
 
-@check(stated("gspo/variance"), cases=[{"tokens": number} for number in (2, 3)], broken={"power": 1.1}, setting="T = {tokens}")
+@check(stated("gspo/variance"), cases=over(tokens=(2, 3)), broken={"power": 1.1}, setting="T = {tokens}")
 def variance(tokens, rng, power=None):
     """Seek the two policies for which normalising helps least; in the control the ratio has a power above 1."""
     policy = gt.TokenTree(1, 2, tokens)
@@ -102,4 +96,4 @@ def variance(tokens, rng, power=None):
         normalised = (q / p) ** (power or 1.0 / tokens)
         return p @ normalised**2 - (p @ normalised) ** 2, max(p @ (q / p) ** 2 - 1.0, 0.0)
 
-    return worst(sides, [(-LOGITS, LOGITS)] * (2 * policy.dimension), rng, compare="ratio")
+    return worst(sides, [(-3.0, 3.0)] * (2 * policy.dimension), rng, compare="ratio")

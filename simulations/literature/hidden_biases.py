@@ -7,30 +7,27 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import GRADED, POLICIES, world
+from simulations.literature.drawn import GRADED, POLICIES, over, world
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
-DRAWS = [{"draw": draw} for draw in range(4)]
-SCALE = 100.0
-NO_EPSILON = 1e-300
-PENALISED = composed("dr_grpo", "none", kl="k2 in loss")
+DRAWS = over(draw=range(4))
 
 
-def prefix_parts(rng, whole, weighting):
+def prefix_parts(rng, whole, by_length):
     """Return how the surrogate moves with tokens of a shared prefix, W_agg of a group, and the prefix's score times that.
 
     A group of six on a tree. All of its responses have the first token 1 if `whole`, on policy. Else a few have, at another
     policy than that which sampled. Ratios are of tokens, and there is no clip.
     """
     problem = world("tree", rng, GRADED, prompts=1)
-    paths, then = problem.policy.paths, problem.at(problem.theta)
+    paths, then = problem.policy.paths, problem.at()
     theta = problem.theta + (0.0 if whole else 0.3) * rng.normal(size=problem.theta.size)
     group = rng.integers(1 if whole else 0, 4, size=6)
     advantages = rng.normal(size=6)
     advantages -= advantages.mean()
-    alpha = {"uniform": np.ones(6), "own length": 1.0 / paths.lengths[group]}[weighting]
+    alpha = 1.0 / paths.lengths[group] if by_length else 1.0
     sharing, edge = group > 0, paths.edges[1, 0]
     old = then.token_log_probabilities[0, edge]
     ratio = np.exp(problem.at(theta).token_log_probabilities[0, edge] - old)
@@ -47,19 +44,15 @@ def prefix_parts(rng, whole, weighting):
 def prefix(rng, exchanged=False):
     """The aggregate times the prefix's score; and its sum with uniform weights, where the whole group shares the prefix."""
     seed = rng.integers(2**62)
-    moved, aggregate, score = prefix_parts(np.random.default_rng(seed), False, "own length")
-    if exchanged:
-        aggregate = prefix_parts(np.random.default_rng(seed), False, "uniform")[1]
-    shared, _, unit = prefix_parts(rng, True, "own length" if exchanged else "uniform")
-    return {
-        "hidden-biases/proposition 1": (moved, aggregate * score),
-        "hidden-biases/cancels": (shared, 0.0 * unit),
-    }
+    moved, _, score = prefix_parts(np.random.default_rng(seed), False, True)
+    aggregate = prefix_parts(np.random.default_rng(seed), False, not exchanged)[1]
+    shared, _, unit = prefix_parts(rng, True, exchanged)
+    return {"hidden-biases/proposition 1": (moved, aggregate * score), "hidden-biases/cancels": (shared, 0.0 * unit)}
 
 
 def adam(gradient_at, theta, steps, betas=(0.9, 0.999), rate=0.05):
     """Return the points of an ascent by Adam, without its epsilon, shape (steps + 1, d)."""
-    optimiser, moments, path = gt.Adam(betas, eps=NO_EPSILON), np.zeros((2, 1, theta.size)), [theta]
+    optimiser, moments, path = gt.Adam(betas, eps=1e-300), np.zeros((2, 1, theta.size)), [theta]
     for count in range(1, steps + 1):
         at = path[-1][None].copy()
         optimiser.move(at, gradient_at(path[-1], count)[None], moments, optimiser.settings, rate, count)
@@ -72,20 +65,15 @@ def mean_path(drawn, scale, penalty):
     bandit = gt.Bandit.from_law(drawn.bandit.values * scale, drawn.bandit.probabilities, drawn.bandit.prompt_weights)
     kl = gt.KL(penalty, np.full((bandit.n_prompts, bandit.n_responses), 0.25)) if penalty else None
     problem = gt.Problem(bandit, drawn.policy, kl=kl, theta=drawn.theta)
-    kernel, sizes = PENALISED if penalty else "dr_grpo", {"batch_size": 1, "group_size": 4}
-    return adam(lambda at, _: gt.gradient_mean(problem, at, kernel, **sizes), drawn.theta, 20)
+    kernel = composed("dr_grpo", "none", kl="k2 in loss") if penalty else "dr_grpo"
+    return adam(lambda at, _: gt.gradient_mean(problem, at, kernel, batch_size=1, group_size=4), drawn.theta, 20)
 
 
-@check(
-    stated("hidden-biases/proposition 2"),
-    cases=[{"policy": policy} for policy in POLICIES],
-    broken={"penalty": 0.1},
-    setting="{policy}",
-)
+@check(stated("hidden-biases/proposition 2"), cases=over(policy=POLICIES), broken={"penalty": 0.1})
 def scaling(policy, rng, penalty=0.0):
     """Both paths, rewards a hundred times as large in one; in the broken case with a penalty in the loss."""
     drawn = world(policy, rng, GRADED)
-    return mean_path(drawn, 1.0, penalty), mean_path(drawn, SCALE, penalty)
+    return mean_path(drawn, 1.0, penalty), mean_path(drawn, 100.0, penalty)
 
 
 @check(
@@ -110,7 +98,7 @@ def moments(rng, late=0, printed=True, beta=0.9):
 
 @check(
     stated("hidden-biases/equation 36"),
-    cases=[{"steps": steps, "betas": betas} for steps in (3, 10, 100) for betas in ((0.9, 0.95), (0.9, 0.999))],
+    cases=over(steps=(3, 10, 100), betas=((0.9, 0.95), (0.9, 0.999))),
     broken={"saturated": True},
     setting="T = {steps}, betas {betas}",
 )
@@ -130,7 +118,7 @@ def overshoot(steps, betas, rng, saturated=False):
 
 def ratios_beyond(problem, response, sign, betas):
     """Return the ratio of a response once it has left 1 +- 0.2 and its gradient has ended, over 30 steps of Adam."""
-    start = problem.at(problem.theta).probabilities[0, response]
+    start = problem.at().probabilities[0, response]
     ended: list[float] = []
 
     def ratio(theta):
@@ -149,7 +137,7 @@ def ratios_beyond(problem, response, sign, betas):
 
 @check(
     *stated("hidden-biases/proposition 3", "hidden-biases/negative advantage"),
-    cases=[{"policy": policy, "draw": draw} for policy in POLICIES for draw in range(8)],
+    cases=over(policy=POLICIES, draw=range(8)),
     broken={"betas": (0.0, 0.999)},
     sound={"positive": -1.0},
     setting="{policy}, draw {draw}",
@@ -157,7 +145,7 @@ def ratios_beyond(problem, response, sign, betas):
 def beyond(policy, rng, betas=(0.9, 0.999), positive=1.0):
     """The smallest step away from 1 of the ratio of the third likeliest response, whose advantage is 1, or -1."""
     problem, smallest = world(policy, rng, prompts=1), {}
-    response = int(problem.at(problem.theta).probabilities[0].argsort()[1])
+    response = int(problem.at().probabilities[0].argsort()[1])
     for name, sign in (("hidden-biases/proposition 3", positive), ("hidden-biases/negative advantage", -1.0)):
         smallest[name] = 0.0, float((sign * np.diff(ratios_beyond(problem, response, sign, betas))).min())
     return smallest

@@ -8,13 +8,9 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, worst
+from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, over, worst
 from simulations.statements import stated
 
-AWAY, STRAY = 0.7, 0.05
-WEIGHTS = np.array([0.0, 0.5, 1.0, 2.0])
-DISTANCES = np.array([1e-2, 3e-3, 1e-3])
-NODES = 80
 PRINTED = {0.1: (20.0, 1.42, 1.42), 1.0: (2.0, 1.73, 1.7)}
 """Deviations over KL of k1, k2 and k3, by the distance of two normal laws."""
 
@@ -32,47 +28,42 @@ def spread(p, values):
 
 @check(
     *stated("schulman/unbiased", "schulman/other direction"),
-    cases=[{"kind": kind} for kind in (TABLE, FEATURES, TREE, UNEVEN)],
-    broken={"stray": STRAY},
-    setting="{kind}",
+    cases=over(kind=(TABLE, FEATURES, TREE, UNEVEN)),
+    broken={"stray": 0.05},
 )
 def values(kind, rng, stray=0.0):
     """Means beside divergences, of which the package knows one and the other is that of the exchanged policies."""
     problem = drawn(kind, rng)
     away, aside = rng.normal(size=(2, problem.theta.size))
-    reference, point = problem.at(problem.theta + AWAY * away), problem.at(problem.theta)
+    reference, point = problem.at(problem.theta + 0.7 * away), problem.at()
     sampled = problem.at(problem.theta + stray * aside).probabilities
     r = reference.probabilities / point.probabilities
-    means = [(sampled * (weight * (r - 1.0) - np.log(r))).sum() for weight in WEIGHTS]
+    means = [(sampled * (weight * (r - 1.0) - np.log(r))).sum() for weight in (0.0, 0.5, 1.0, 2.0)]
     there = gt.observe(problem, problem.theta, gt.Observable.kl(reference.probabilities)).value
     back = gt.observe(problem, reference.theta, gt.Observable.kl(point.probabilities)).value
     return {
-        "schulman/unbiased": (means, np.full(WEIGHTS.size, there)),
+        "schulman/unbiased": (means, np.full(4, there)),
         "schulman/other direction": ((sampled * (r * np.log(r) - (r - 1.0))).sum(), back),
     }
 
 
-@check(
-    *stated("schulman/k2", "schulman/k3 variance, near"),
-    cases=[{"kind": kind} for kind in (TABLE, TREE)],
-    broken={"factor": 1.1},
-    setting="{kind}",
-)
+@check(*stated("schulman/k2", "schulman/k3 variance, near"), cases=over(kind=(TABLE, TREE)), broken={"factor": 1.1})
 def near(kind, rng, factor=1.0):
     """Policies that approach each other; in the control log r is a tenth too large in k2, and k1 has its weight in k3."""
     problem, found = drawn(kind, rng), []
-    p, away = problem.at(problem.theta).probabilities[0], rng.normal(size=problem.theta.size)
-    for distance in DISTANCES:
+    p, away = problem.at().probabilities[0], rng.normal(size=problem.theta.size)
+    distances = np.array([1e-2, 3e-3, 1e-3])
+    for distance in distances:
         logs = np.log(problem.at(problem.theta + distance * away).probabilities[0] / p)
         k1, _, k3 = estimates(logs)
         found.append((abs(p @ (0.5 * (factor * logs) ** 2) - p @ k3), spread(p, k3 + (factor - 1.0) * k1) / spread(p, k1)))
-    rates = [log_log_slope(DISTANCES, column)[0] for column in np.transpose(found)]
+    rates = [log_log_slope(distances, column)[0] for column in np.transpose(found)]
     return {"schulman/k2": (rates[0], 3.0), "schulman/k3 variance, near": (rates[1], 2.0)}
 
 
 @check(
     *stated("schulman/positive", "schulman/k3 variance"),
-    cases=[{"responses": number} for number in (2, 3)],
+    cases=over(responses=(2, 3)),
     broken={"weight": 0.5},
     sound={"logits": 0.1},
     setting="{responses} responses, worst case found",
@@ -81,8 +72,7 @@ def far(responses, rng, weight=1.0, logits=4.0):
     """Seek two policies of which k3 has a negative value, or more variance than k1; in the sound case they are near."""
 
     def laws(x):
-        logs = np.split(x, 2)
-        return [one - np.logaddexp.reduce(one) for one in logs]
+        return (one - np.logaddexp.reduce(one) for one in np.split(x, 2))
 
     def least(x):
         own, reference = laws(x)
@@ -100,9 +90,9 @@ def far(responses, rng, weight=1.0, logits=4.0):
     }
 
 
-@check(stated("schulman/examples"), cases=[{"shift": one} for one in PRINTED], broken={"scale": 1.1}, setting="shift {shift}")
+@check(stated("schulman/examples"), cases=over(shift=PRINTED), broken={"scale": 1.1}, setting="shift {shift}")
 def examples(shift, scale=1.0):
     """Two normal laws, by quadrature; in the control the deviation of the second is a tenth larger in the logs."""
-    x, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    x, weights = np.polynomial.hermite_e.hermegauss(80)
     logs = scale * (shift * x - 0.5 * shift**2)
     return np.sqrt(spread(weights / weights.sum(), estimates(logs))) / (0.5 * shift**2), np.array(PRINTED[shift])

@@ -8,42 +8,37 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, drawn, score_mean
+from simulations.literature.drawn import KINDS, SHARED, TABLE, TREE, UNEVEN, drawn, expected_update, over, score_mean
 from simulations.sequence.divergences import at_held_prefixes, between, gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
-
-AWAY = 0.7
-KINDS = (TABLE, FEATURES, TREE, UNEVEN, SHARED)
-DISTANCES = np.array([1e-2, 3e-3, 1e-3])
 
 
 def tied(kind, rng):
     """Return a problem without rewards, whose penalty of strength 1 is the divergence from a random reference."""
     free = drawn(kind, rng, success=0.0)
-    reference = free.at(free.theta + AWAY * rng.normal(size=free.theta.size))
+    reference = free.at(free.theta + 0.7 * rng.normal(size=free.theta.size))
     return gt.Problem(free.bandit, free.policy, kl=gt.KL(1.0, reference.probabilities), theta=free.theta), reference
 
 
 def trained(problem, term):
     """Return the mean of what a trainer's KL term adds to its estimate, as a gradient to descend, shape (d,)."""
-    return -gt.gradient_mean(problem, problem.theta, composed("reinforce", "none", kl=term), batch_size=1, group_size=2)
+    return -expected_update(problem, composed("reinforce", "none", kl=term), 2)
 
 
 @check(
     *stated("rethinking/k2 as loss", "rethinking/k2 as loss, tokens", "pitfalls/k3 as loss"),
-    cases=[{"kind": kind} for kind in KINDS],
+    cases=over(kind=KINDS),
     broken={"exchanged": True},
     sound={"kind": TABLE},
-    setting="{kind}",
 )
 def losses(kind, rng, exchanged=False):
     """Of whole responses, and summed over tokens as trainers do."""
     problem, reference = tied(kind, rng)
-    point, theta = problem.at(problem.theta), problem.theta
+    point, theta = problem.at(), problem.theta
     logs = np.log(point.probabilities / reference.probabilities)
-    slopes = {"k2": logs, "k3": 1.0 - np.exp(-logs)}
-    k2, k3 = (score_mean(problem, theta, point.probabilities * slopes[name]) for name in sorted(slopes, reverse=exchanged))
+    slopes = [logs, 1.0 - np.exp(-logs)]
+    k2, k3 = (score_mean(problem, theta, point.probabilities * one) for one in slopes[:: -1 if exchanged else 1])
     forward = gradient(problem, lambda now: -(reference.probabilities * problem.policy.paths.along(now)).sum(), theta)
     return {
         "rethinking/k2 as loss": (k2, gradient(problem, between(problem, problem.log_reference), theta)),
@@ -52,16 +47,11 @@ def losses(kind, rng, exchanged=False):
     }
 
 
-@check(
-    *stated("pitfalls/partial", "pitfalls/to go"),
-    cases=[{"kind": kind} for kind in (TREE, UNEVEN, SHARED)],
-    broken={"future": 0.0},
-    setting="{kind}",
-)
+@check(*stated("pitfalls/partial", "pitfalls/to go"), cases=over(kind=(TREE, UNEVEN, SHARED)), broken={"future": 0.0})
 def sequences(kind, rng, future=1.0):
     """The part that tokens' divergences have, what they lack, and the weights with the divergences to come."""
     problem, _ = tied(kind, rng)
-    point, paths = problem.at(problem.theta), problem.policy.paths
+    point, paths = problem.at(), problem.policy.paths
     logs = paths.gather(point.token_log_probabilities - problem.log_reference)
     kl = gradient(problem, between(problem, problem.log_reference), problem.theta)
 
@@ -81,14 +71,13 @@ def sequences(kind, rng, future=1.0):
     }
 
 
-@check(
-    stated("rethinking/k3 as loss"), cases=[{"kind": kind} for kind in (TABLE, TREE)], broken={"factor": 1.1}, setting="{kind}"
-)
+@check(stated("rethinking/k3 as loss"), cases=over(kind=(TABLE, TREE)), broken={"factor": 1.1}, setting="{kind}")
 def first_order(kind, rng, factor=1.0):
     """References that approach the policy; in the control the loss is a tenth too strong."""
     problem, left = drawn(kind, rng), []
-    p, away = problem.at(problem.theta).probabilities, rng.normal(size=problem.theta.size)
-    for distance in DISTANCES:
+    p, away = problem.at().probabilities, rng.normal(size=problem.theta.size)
+    distances = np.array([1e-2, 3e-3, 1e-3])
+    for distance in distances:
         logs = np.log(p / problem.at(problem.theta + distance * away).probabilities)
         left.append(np.linalg.norm(score_mean(problem, problem.theta, p * (-factor * np.expm1(-logs) - logs))))
-    return log_log_slope(DISTANCES, left)[0], 2.0
+    return log_log_slope(distances, left)[0], 2.0

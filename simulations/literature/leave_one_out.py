@@ -7,19 +7,17 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import GRADED, POLICIES, world
+from simulations.literature.drawn import GRADED, POLICIES, expected_update, over, world
 from simulations.statements import stated
 
-SIZES = (2, 4, 8)
-CASES = [{"policy": policy, "group_size": size} for policy in POLICIES for size in SIZES]
+CASES = over(policy=POLICIES, group_size=(2, 4, 8))
 
 
 @check(stated("leave-one-out/unbiased"), cases=CASES, broken={"kernel": "dr_grpo"}, setting="{policy}, k = {group_size}")
 def unbiased(policy, group_size, rng, kernel="rloo"):
     """The mean update and the gradient, with three rewards."""
     problem = world(policy, rng, GRADED)
-    mean = gt.gradient_mean(problem, problem.theta, kernel, batch_size=1, group_size=group_size)
-    return mean, gt.exact.gradient(problem, problem.theta)
+    return expected_update(problem, kernel, group_size), gt.exact.gradient(problem)
 
 
 def errors(problem, group_size, off=0.0):
@@ -46,7 +44,4 @@ def beside_constant(policy, group_size, rng, off=0.0, unlike=False):
         several = gt.Problem(gt.Bandit(success), gt.TabularSoftmax(2, 4), theta=several.theta[:1].repeat(8))
     ours, constant = errors(several, group_size)
     alone, oracle = errors(one, group_size, off)
-    return {
-        "leave-one-out/below a moving average": (ours, constant),
-        "leave-one-out/one prompt": (oracle, alone),
-    }
+    return {"leave-one-out/below a moving average": (ours, constant), "leave-one-out/one prompt": (oracle, alone)}

@@ -12,12 +12,10 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.pkpo import BINARY, CASES, GRADED, traces
+from simulations.literature.drawn import BINARY, GRADED, expected_update, world
+from simulations.literature.pkpo import CASES, traces
 from simulations.literature.subsets import baselines
-from simulations.literature.worlds import drawn
 from simulations.statements import stated
-
-FAILURES = np.array([1e-2, 3e-3, 1e-3, 3e-4])
 
 
 @check(stated("maxpo/centred"), cases=[{"n": 4, "k": 2}, {"n": 6, "k": 4}], broken={"name": "k minus one"}, setting="n = {n}")
@@ -27,13 +25,12 @@ def centred(n, k, name="leave-two-out"):
     return np.sum(gt.advantages(groups, baselines(k, n)[name]), axis=1), np.zeros(len(groups))
 
 
-@check(stated("maxpo/unbiased"), cases=CASES, broken={"own": 1.0}, setting="{policy}, n = {n}, k = {k}")
+@check(stated("maxpo/unbiased"), cases=CASES, broken={"own": 1.0})
 def unbiased(policy, n, k, rng, own=0.0):
     """The mean update beside the gradient."""
-    problem = drawn(policy, rng, GRADED, gt.Objective.best_of(k))
+    problem = world(policy, rng, GRADED, objective=gt.Objective.best_of(k), width=None)
     one = baselines(k, n)["leave-two-out"].with_parameters(own=own)
-    mean = gt.gradient_mean(problem, problem.theta, one, batch_size=1, group_size=n)
-    return mean, gt.exact.gradient(problem, problem.theta)
+    return expected_update(problem, one, n), gt.exact.gradient(problem)
 
 
 @check(
@@ -61,13 +58,9 @@ def two_answers(n, k, name="k minus one"):
     return [one[name] for one in found], [one["leave-two-out"] for one in found]
 
 
-@check(
-    stated("maxpo/easy prompts"),
-    cases=[{"n": 4, "k": 2}, {"n": 6, "k": 3}],
-    broken={"name": "plain"},
-    setting="n = {n}, k = {k}",
-)
+@check(stated("maxpo/easy prompts"), cases=[{"n": 4, "k": 2}, {"n": 6, "k": 3}], broken={"name": "plain"})
 def easy(n, k, name="leave-two-out"):
     """The slope over failure rates of the ratio of variances."""
-    found = [traces(BINARY, (0.0, np.log(1.0 / failure - 1.0)), n, k) for failure in FAILURES]
-    return log_log_slope(FAILURES, [one[name] / one["k minus one"] for one in found])[0], -1.0
+    failures = np.array([1e-2, 3e-3, 1e-3, 3e-4])
+    found = [traces(BINARY, (0.0, np.log(1.0 / failure - 1.0)), n, k) for failure in failures]
+    return log_log_slope(failures, [one[name] / one["k minus one"] for one in found])[0], -1.0

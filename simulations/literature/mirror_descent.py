@@ -8,13 +8,10 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, score_mean, worst
+from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, expected_update, over, score_mean, worst
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
-
-TEMPERATURES = np.array([8.0, 16.0, 32.0, 64.0])
-DRIFT = 0.5
 
 
 def log_partition(tau, p, rewards):
@@ -24,14 +21,13 @@ def log_partition(tau, p, rewards):
 
 @check(
     *stated("kimi/closed form", "kimi/constraint"),
-    cases=[{"kind": kind, "tau": tau} for kind in (TABLE, TREE, UNEVEN) for tau in (0.3, 2.0)],
+    cases=over(kind=(TABLE, TREE, UNEVEN), tau=(0.3, 2.0)),
     broken={"off": 1.01},
-    setting="{kind}, tau = {tau}",
 )
 def optimum(kind, tau, rng, off=1.0):
     """The maximiser by Newton's method, from the old policy."""
     free = drawn(kind, rng)
-    old, rewards = free.at(free.theta).probabilities, free.bandit.mean_reward
+    old, rewards = free.at().probabilities, free.bandit.mean_reward
     problem = gt.Problem(free.bandit, free.policy, kl=gt.KL(tau, old), theta=free.theta)
     best = problem.at(gt.find_optimum(problem, problem.theta)).probabilities
     told = old * np.exp((rewards - log_partition(off * tau, old[0], rewards[0])) / (off * tau))
@@ -50,7 +46,7 @@ def surrogate(problem, old, tau, guess):
 
 @check(
     *stated("kimi/gradient", "kimi/samples", "kimi/samples, corrected"),
-    cases=[{"kind": kind, "size": size} for kind in (TABLE, FEATURES) for size in (2, 8)],
+    cases=over(kind=(TABLE, FEATURES), size=(2, 8)),
     broken={"wrong": True},
     sound={"own": False},
     setting="{kind}, k = {size}",
@@ -58,13 +54,13 @@ def surrogate(problem, old, tau, guess):
 def update(kind, size, rng, wrong=False, own=True, tau=0.7):
     """The mean of the printed update with k samples of the old policy; in the sound case the own reward is not in the mean."""
     free = drawn(kind, rng)
-    theta, old = free.theta + DRIFT * rng.normal(size=free.theta.size), free.at(free.theta).probabilities
+    theta, old = free.theta + 0.5 * rng.normal(size=free.theta.size), free.at().probabilities
     problem = gt.Problem(free.bandit, free.policy, kl=gt.KL(tau, old), theta=theta)
     rewards, mean = problem.bandit.mean_reward, float((old * problem.bandit.mean_reward).sum())
     ratios = np.log(problem.at(theta).probabilities / old)
     printed = score_mean(problem, theta, old * (rewards - mean)) - tau * score_mean(problem, theta, old * ratios)
     kernel = composed("dr_grpo" if own else "rloo", "none", kl="k3 in loss" if wrong else "k2 in loss")
-    sampled = gt.gradient_mean(problem, theta, kernel, batch_size=1, group_size=size, behaviour=free.theta)
+    sampled = expected_update(problem, kernel, size, free.theta)
     descent = -gradient(problem, surrogate(problem, old, tau, mean + 1.0 * wrong), theta)
     share = 1.0 - 1.0 / size if own else 1.0
     corrected = -share * gradient(problem, surrogate(problem, old, tau / share, mean), theta)
@@ -75,27 +71,23 @@ def update(kind, size, rng, wrong=False, own=True, tau=0.7):
     }
 
 
-@check(
-    *stated("kimi/limit", "kimi/limit, constant"),
-    cases=[{"kind": kind} for kind in (TABLE, TREE)],
-    broken={"power": 2.0},
-    setting="{kind}",
-)
+@check(*stated("kimi/limit", "kimi/limit, constant"), cases=over(kind=(TABLE, TREE)), broken={"power": 2.0})
 def limit(kind, rng, power=1.0):
     """The guess at tau log Z: how fast the mean reward becomes right; in the control the square of the reward is meant."""
     problem = drawn(kind, rng)
-    p, r = problem.at(problem.theta).probabilities[0], problem.bandit.mean_reward[0]
-    gaps = np.array([log_partition(tau, p, r) for tau in TEMPERATURES]) - p @ r**power
+    p, r = problem.at().probabilities[0], problem.bandit.mean_reward[0]
+    temperatures = np.array([8.0, 16.0, 32.0, 64.0])
+    gaps = np.array([log_partition(tau, p, r) for tau in temperatures]) - p @ r**power
     variance = p @ r**2 - (p @ r) ** 2
     return {
-        "kimi/limit": (log_log_slope(TEMPERATURES, np.abs(gaps))[0], -1.0),
-        "kimi/limit, constant": (2.0 * TEMPERATURES[-1] * gaps[-1] / variance, 1.0),
+        "kimi/limit": (log_log_slope(temperatures, np.abs(gaps))[0], -1.0),
+        "kimi/limit, constant": (2.0 * temperatures[-1] * gaps[-1] / variance, 1.0),
     }
 
 
 @check(
     *stated("kimi/mean below", "kimi/gap"),
-    cases=[{"tau": tau} for tau in (0.1, 1.0)],
+    cases=over(tau=(0.1, 1.0)),
     broken={"factor": 0.5, "above": True},
     setting="tau = {tau}, worst case found",
 )

@@ -9,7 +9,7 @@ from scipy.special import lambertw
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import TABLE, TREE, drawn, score_mean, worst
+from simulations.literature.drawn import TABLE, TREE, drawn, expected_update, over, score_mean, worst
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
@@ -31,14 +31,13 @@ def solution(p, rewards, tau):
 
 @check(
     *stated("pmd-mean/solution", "pmd-mean/regulariser"),
-    cases=[{"kind": kind, "tau": tau} for kind in (TABLE, TREE) for tau in (0.2, 1.0)],
+    cases=over(kind=(TABLE, TREE), tau=(0.2, 1.0)),
     broken={"factor": 2.0},
-    setting="{kind}, tau = {tau}",
 )
 def stationary(kind, tau, rng, factor=1.0):
     """The gradient of the loss, and that of E r - tau KL - tau w chi^2/2, at the solution, which a tree can take, too."""
     problem = drawn(kind, rng)
-    old, rewards = problem.at(problem.theta).probabilities, problem.bandit.mean_reward
+    old, rewards = problem.at().probabilities, problem.bandit.mean_reward
     logs, weight = solution(old[0], rewards[0], tau)
     shifted = np.log(old) + (logs if factor == 1.0 else rewards / tau)
     theta = problem.policy.paths.conditionals(shifted)[0]
@@ -47,9 +46,8 @@ def stationary(kind, tau, rng, factor=1.0):
     # The loss reads whole responses, so that on a tree its gradient is not a trainer's, which sums over tokens.
     loss = score_mean(tied, theta, old * (rewards - (old * rewards).sum() - tau * np.log(now / old)))
     if kind == TABLE:
-        kernel = composed("rloo", "none", kl="k2 in loss")
-        loss = gt.gradient_mean(tied, theta, kernel, batch_size=1, group_size=4, behaviour=problem.theta)
-    penalised = gt.exact.gradient(tied, theta) - factor * tau * weight * score_mean(tied, theta, now * now / old)
+        loss = expected_update(tied, composed("rloo", "none", kl="k2 in loss"), 4, problem.theta)
+    penalised = gt.exact.gradient(tied) - factor * tau * weight * score_mean(tied, theta, now * now / old)
     return {"pmd-mean/solution": (loss, np.zeros_like(loss)), "pmd-mean/regulariser": (penalised, np.zeros_like(loss))}
 
 
@@ -62,7 +60,7 @@ def steps(rate, tau):
 
 @check(
     *stated("pmd-mean/weight", "pmd-mean/largest ratio", "pmd-mean/low rewards", "pmd-mean/success"),
-    cases=[{"tau": tau} for tau in (0.05, 1.0)],
+    cases=over(tau=(0.05, 1.0)),
     broken={"wrong": True},
     sound={"tau": 0.05},
     setting="tau = {tau}, rewards 0 and 1, worst case found",

@@ -12,12 +12,11 @@ from scipy.special import betainc
 import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.kernels import unregistered
-from simulations.literature.worlds import POLICIES, climbing, drawn, truncated, worked
+from simulations.literature.drawn import POLICIES, climbing, expected_update, over, truncated, worked, world
 from simulations.statements import stated
 
 GROUP = 5
 TABLE = {f"{name}{s}": 0.0 for name in "ab" for s in range(GROUP)}
-DIVIDED = gt.estimators()["grpo"].with_parameters(epsilon=0.0)
 TRIPLES = ((0.0, 0.5, 1.0), (0.0, 0.9, 1.0), (-1.0, 2.0, 7.0))
 
 
@@ -46,22 +45,21 @@ def transform(weights):
 
 @check(
     *stated("davis-recht/weights", "davis-recht/rejection"),
-    cases=[{"policy": policy} for policy in POLICIES],
+    cases=over(policy=POLICIES),
     broken={"shift": 1},
     setting="{policy}, M = 5",
 )
 def weighted(policy, rng, shift=0):
     """Random weights, and those of rejection sampling; in the broken case the answer counts as one of the others."""
-    problem, count = drawn(policy, rng), np.arange(GROUP)
+    problem, count = world(policy, rng, width=None), np.arange(GROUP)
     found = {}
     for name, a, b in (
         ("davis-recht/weights", *rng.normal(size=(2, GROUP))),
         ("davis-recht/rejection", np.zeros(GROUP), GROUP / (count + 1.0)),
     ):
         one = by_count.with_parameters(**dict(zip(TABLE, [*a, *b], strict=True)))
-        mean = gt.gradient_mean(problem, problem.theta, one, batch_size=1, group_size=GROUP)
         told = truncated(GROUP - shift) if name.endswith("rejection") else transform(np.roll(b, shift) - a)
-        found[name] = mean, gt.exact.gradient(climbing(problem, told), problem.theta)
+        found[name] = expected_update(problem, one, GROUP), climbing(problem, told)
     return found
 
 
@@ -83,15 +81,16 @@ def coefficients(size, k, less=0):
 
 @check(
     stated("davis-recht/three rewards"),
-    cases=[{"which": which, "size": size} for which in range(len(TRIPLES)) for size in (2, 3, 8, math.inf)],
+    cases=over(which=range(len(TRIPLES)), size=(2, 3, 8, math.inf)),
     broken={"name": "rloo"},
     setting="rewards {which}, G = {size}",
 )
 def around(which, size, name=None):
     """The work around the triangle of sure laws, beside what two rewards gain from p = 0 to 1."""
-    estimator, gained = gt.estimators()[name] if name else DIVIDED, np.pi
+    divided, gained = gt.estimators()["grpo"].with_parameters(epsilon=0.0), np.pi
+    estimator = name or divided
     if size < math.inf:
-        climbed = gt.exact.climbed(DIVIDED, [0.0, 1.0], group_size=size)
+        climbed = gt.exact.climbed(divided, [0.0, 1.0], group_size=size)
         gained = float(np.diff(climbed.value(np.array([0.0, 1.0]), np.eye(2)))[0])
         try:
             gt.exact.climbed(estimator, TRIPLES[which], group_size=size)

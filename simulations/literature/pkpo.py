@@ -10,13 +10,11 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.kernels import unregistered
+from simulations.literature.drawn import BINARY, GRADED, POLICIES, expected_update, world
 from simulations.literature.subsets import baselines, best_of_subsets
-from simulations.literature.worlds import POLICIES, climbing, drawn
 from simulations.statements import stated
 
-BINARY, GRADED = (0.0, 1.0), (0.0, 0.3, 1.0)
-SIZES = ((4, 2), (6, 4))
-CASES = [{"policy": policy, "n": n, "k": k} for policy in POLICIES for n, k in SIZES]
+CASES = [{"policy": policy, "n": n, "k": k} for policy in POLICIES for n, k in ((4, 2), (6, 4))]
 
 
 @unregistered("pkpo_binary", parameters={"k": 2.0, "own": 0.0}, minimum_group_size=2, exchangeable=True)
@@ -32,7 +30,7 @@ def pkpo_binary(batch, advantages):
             advantages[b, i] = k if batch.rewards[b, i] > 0.5 else k * (1.0 - none)
 
 
-@check(*stated("pkpo/theorem 1", "pkpo/theorem 3"), cases=CASES, broken={"replaced": True}, setting="{policy}, n = {n}, k = {k}")
+@check(*stated("pkpo/theorem 1", "pkpo/theorem 3"), cases=CASES, broken={"replaced": True})
 def values(policy, n, k, rng, replaced=False):
     """The means over all groups; with replacement a subset may hold a response twice."""
 
@@ -47,46 +45,32 @@ def values(policy, n, k, rng, replaced=False):
 
     found = {}
     for name, levels, statistic in (("pkpo/theorem 1", BINARY, passed), ("pkpo/theorem 3", GRADED, largest)):
-        problem = drawn(policy, rng, levels, gt.Objective.best_of(k))
+        problem = world(policy, rng, levels, objective=gt.Objective.best_of(k), width=None)
         means = gt.exact.group_expectation(problem, problem.theta, statistic, group_size=n)
         found[name] = problem.bandit.prompt_weights @ means, gt.objective(problem, problem.theta)
     return found
 
 
-@check(
-    *stated("pkpo/theorem 2", "pkpo/theorem 4", "pkpo/leave-one-out", "pkpo/k minus one"),
-    cases=CASES,
-    broken={"own": 1.0},
-    setting="{policy}, n = {n}, k = {k}",
-)
+@check(*stated("pkpo/theorem 2", "pkpo/theorem 4", "pkpo/leave-one-out", "pkpo/k minus one"), cases=CASES, broken={"own": 1.0})
 def gradients(policy, n, k, rng, own=0.0):
     """The mean updates beside the gradient; the mistake of Theorem 4 is the size of the subsets."""
-    binary = drawn(policy, rng, BINARY, gt.Objective.best_of(k))
-    graded = climbing(drawn(policy, rng, GRADED), gt.Objective.best_of(k))
-    named = baselines(k, n)
+    best, named = gt.Objective.best_of(k), baselines(k, n)
+    binary, graded = (world(policy, rng, levels, objective=best, width=None) for levels in (BINARY, GRADED))
     tried = {
         "pkpo/theorem 2": (binary, pkpo_binary.with_parameters(k=k, own=own)),
         "pkpo/theorem 4": (graded, best_of_subsets.with_parameters(k=k - own, share=0.0)),
         "pkpo/leave-one-out": (graded, named["leave-one-out"].with_parameters(own=own)),
         "pkpo/k minus one": (graded, named["k minus one"].with_parameters(own=own)),
     }
-    return {
-        name: (
-            gt.gradient_mean(problem, problem.theta, one, batch_size=1, group_size=n),
-            gt.exact.gradient(problem, problem.theta),
-        )
-        for name, (problem, one) in tried.items()
-    }
+    return {name: (expected_update(problem, one, n), gt.exact.gradient(problem)) for name, (problem, one) in tried.items()}
 
 
 def traces(values, theta, n, k):
     """Return the variance of each estimator, by name, where each response has a reward of its own."""
     bandit = gt.Bandit.from_law(values, np.eye(len(values))[None])
     problem = gt.Problem(bandit, gt.TabularSoftmax(1, len(values)), theta=theta)
-    return {
-        name: gt.gradient_law(problem, problem.theta, one, batch_size=1, group_size=n).trace
-        for name, one in baselines(k, n).items()
-    }
+    sizes = {"batch_size": 1, "group_size": n}
+    return {name: gt.gradient_law(problem, problem.theta, one, **sizes).trace for name, one in baselines(k, n).items()}
 
 
 @check(

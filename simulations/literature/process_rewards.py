@@ -9,23 +9,22 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from grpo_theory.validation import Array
-from simulations.literature.worlds import direction
+from simulations.literature.drawn import direction, over
 from simulations.statements import stated
 
 TREES = {"two tokens, ragged": (2, 4, 0), "three tokens, ragged": (3, 3, 0), "three tokens, even": (3, 3, None)}
 TREES["two tokens of two"] = (2, 2, None)
-DRAWS = [{"tree": tree, "draw": draw} for tree in TREES for draw in range(3)]
+DRAWS = over(tree=TREES, draw=range(3))
 """Trees by vocabulary, horizon and end token."""
 
 
-def policy_of(tree, rng):
+def problem_of(tree, rng):
     """Return a problem on a tree with a logit for each token, with rewards that do not matter, and its tokens' scores."""
     vocabulary, horizon, end = TREES[tree]
     policy = gt.TokenTree(1, vocabulary_size=vocabulary, horizon=horizon, end_token=end)
     success = rng.random((1, len(policy.responses)))
     problem = gt.Problem(gt.Bandit(success), policy, theta=rng.normal(size=policy.dimension))
-    q = np.exp(problem.at(problem.theta).token_log_probabilities[0])
+    q = np.exp(problem.at().token_log_probabilities[0])
 
     def update(edges, weights):
         # A token's score is its own logit less the probabilities of all tokens at its prefix; padded tokens have the edge -1.
@@ -45,33 +44,31 @@ def shared(edges, before=False):
 @check(stated("process-rewards/theorem 1"), cases=DRAWS, broken={"before": True}, setting="{tree}, draw {draw}")
 def losses(tree, rng, before=False):
     """The gradients of both losses on policy, for 20 groups of eight responses and any rewards."""
-    problem, update = policy_of(tree, rng)
-    found: list[Array] = []
-    told: list[Array] = []
+    problem, update = problem_of(tree, rng)
+    sides = []
     for _ in range(20):
         edges = problem.policy.paths.edges[rng.integers(problem.bandit.n_responses, size=8)]
         rewards = rng.normal(size=8)
         sets = shared(edges, before)
-        steps = (sets @ rewards) / sets.sum(axis=2)
-        for side, values in ((found, np.broadcast_to(rewards[:, None], edges.shape)), (told, steps)):
-            side.append(update(edges, (values - rewards.mean()) / rewards.std()) / (edges >= 0).sum())
-    return found, told
+        both = np.broadcast_to(rewards[:, None], edges.shape), (sets @ rewards) / sets.sum(axis=2)
+        sides.append([update(edges, (one - rewards.mean()) / rewards.std()) / (edges >= 0).sum() for one in both])
+    return tuple(np.swapaxes(sides, 0, 1))
 
 
 @check(
     stated("process-rewards/by frequency"),
-    cases=[{"draw": draw} for draw in range(3)],
+    cases=over(draw=range(3)),
     broken={"power": 2},
     sound={"power": 0},
     setting="two tokens of two, draw {draw}",
 )
 def by_frequency(rng, power=1):
     """The directions of the gradient and of the mean update over all groups of three, each token over those that share it."""
-    problem, update = policy_of("two tokens of two", rng)
-    p, success = problem.at(problem.theta).probabilities[0], problem.bandit.probabilities[0, :, 1]
+    problem, update = problem_of("two tokens of two", rng)
+    p, success = problem.at().probabilities[0], problem.bandit.probabilities[0, :, 1]
     mean = np.zeros(problem.theta.size)
     for group in itertools.product(range(p.size), repeat=3):
         edges, values = problem.policy.paths.edges[list(group)], success[list(group)]
         counts = shared(edges).sum(axis=2) ** power
         mean += p[list(group)].prod() * update(edges, (values - values.mean())[:, None] / counts)
-    return direction(mean), direction(gt.exact.gradient(problem, problem.theta))
+    return direction(mean), direction(gt.exact.gradient(problem))

@@ -8,24 +8,18 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, drawn, worst
+from simulations.literature.drawn import KINDS, drawn, expected_update, over, worst
 from simulations.sequence.divergences import expected, gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
-GROUP_SIZE, WIDTH, DRIFT = 8, 0.2, 0.6
-SIZES = {"batch_size": 1, "group_size": GROUP_SIZE}
-CLIPPED, WHOLE = composed("grpo", "token", "by sign"), composed("grpo", "token")
-LIKELY = 0.85
-"""The prior of the paper's example, above 1/(1 + WIDTH)."""
+GROUP_SIZE, WIDTH = 8, 0.2
+CLIPPED = composed("grpo", "token", "by sign")
 
 
-def half_the_size(problem, size):
-    """Return E|A|/2 of the advantages of a group of a size, mu."""
-    sizes = gt.exact.group_expectation(
-        problem, problem.theta, lambda rewards: np.abs(gt.advantages([rewards], "grpo")).mean(), group_size=size
-    )
-    return 0.5 * float(sizes[0])
+def size(rewards):
+    """Return the mean of |A| of a group's advantages."""
+    return np.abs(gt.advantages([rewards], "grpo")).mean()
 
 
 def outside(old):
@@ -41,17 +35,17 @@ def outside(old):
 
 @check(
     *stated("spurious/no clip", "spurious/clip", "spurious/pulls back"),
-    cases=[{"kind": kind} for kind in (TABLE, FEATURES, TREE, UNEVEN, SHARED)],
+    cases=over(kind=KINDS),
     broken={"wrong": True},
-    setting="{kind}",
 )
 def moved(kind, rng, wrong=False):
     """The mean update without a clip, with it, and what it descends."""
     problem = drawn(kind, rng, success=0.5)
-    behaviour = problem.theta + DRIFT * rng.normal(size=problem.theta.size)
-    now, old, paths = problem.at(problem.theta), problem.at(behaviour), problem.policy.paths
-    clipped, whole = (gt.gradient_mean(problem, problem.theta, one, behaviour=behaviour, **SIZES) for one in (CLIPPED, WHOLE))
-    mu, ratio = half_the_size(problem, GROUP_SIZE + wrong), now.token_probabilities / old.token_probabilities
+    behaviour = problem.theta + 0.6 * rng.normal(size=problem.theta.size)
+    now, old, paths = problem.at(), problem.at(behaviour), problem.policy.paths
+    clipped, whole = (expected_update(problem, one, GROUP_SIZE, behaviour) for one in (CLIPPED, composed("grpo", "token")))
+    mu = 0.5 * gt.exact.group_expectation(problem, problem.theta, size, group_size=GROUP_SIZE + wrong)[0]
+    ratio = now.token_probabilities / old.token_probabilities
     sign = 1.0 * (ratio < 1.0 - WIDTH) - (ratio > 1.0 + WIDTH)
     told = now.tangent.adjoint(paths.centre(paths.collect(old.probabilities) * ratio * sign, now.token_probabilities))
     pull = gradient(problem, expected(problem, old, outside(old)), problem.theta)
@@ -64,13 +58,16 @@ def moved(kind, rng, wrong=False):
 
 @check(
     *stated("spurious/threshold", "spurious/high prior"),
-    cases=[{"responses": number} for number in (2, 3)],
+    cases=over(responses=(2, 3)),
     broken={"prior": 0.5},
     sound={"rising": False},
     setting="{responses} responses, worst case found",
 )
-def high_prior(responses, rng, prior=LIKELY, rising=True):
-    """Seek where the clip moves the likely response down, by its own term and in all; in the sound case it has fallen."""
+def high_prior(responses, rng, prior=0.85, rising=True):
+    """Seek where the clip moves the likely response down, by its own term and in all; in the sound case it has fallen.
+
+    The prior of the paper's example is above 1/(1 + WIDTH).
+    """
     old = np.array([prior, *np.full(responses - 1, (1.0 - prior) / (responses - 1))])
     problem = gt.Problem(gt.Bandit(np.full((1, responses), 0.5)), gt.TabularSoftmax(1, responses))
 
@@ -83,7 +80,7 @@ def high_prior(responses, rng, prior=LIKELY, rising=True):
 
     def lowered(x):
         theta, p = now(x[0])
-        mean = gt.gradient_mean(problem, theta, CLIPPED, behaviour=np.log(old), **SIZES)
+        mean = gt.gradient_mean(problem, theta, CLIPPED, batch_size=1, group_size=GROUP_SIZE, behaviour=np.log(old))
         return -p[0] * (mean[0] - p @ mean), 0.0
 
     box = [(0.0, 2.0)]

@@ -8,16 +8,16 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import POLICIES, policy_of
+from simulations.literature.drawn import POLICIES, over, policy_of, worst
 from simulations.sequence.divergences import gradient
 from simulations.statements import stated
 
-DRAWS = [{"policy": policy, "draw": draw} for policy in POLICIES for draw in range(3)]
+DRAWS = over(policy=POLICIES, draw=range(3))
 
 
 def drawn(kind, rng):
     """Return a problem with two right and two wrong responses, its rewards of 1 and -1, and mu."""
-    policy, rewards = policy_of(kind, rng, 1), rng.permutation([1.0, 1.0, -1.0, -1.0])
+    policy, rewards = policy_of(kind, rng, width=5), rng.permutation([1.0, 1.0, -1.0, -1.0])
     problem = gt.Problem(gt.Bandit((rewards[None] + 1.0) / 2.0), policy, theta=rng.normal(size=policy.dimension))
     return problem, rewards, rng.dirichlet(np.ones(4))
 
@@ -45,7 +45,7 @@ def objective(ratios, rewards, mu, floor=0.0, importance=False):
 def update(policy, rng, importance=False):
     """TOPR's update, and the derivative of that objective."""
     problem, rewards, mu = drawn(policy, rng)
-    along, ratios = problem.policy.paths.along, problem.at(problem.theta).probabilities[0] / mu
+    along, ratios = problem.policy.paths.along, problem.at().probabilities[0] / mu
     tapered = np.where(rewards > 0.0, 1.0, np.clip(ratios, 0.0, 1.0))
 
     def climbed(logs):
@@ -54,7 +54,7 @@ def update(policy, rng, importance=False):
     return (mu * tapered * rewards) @ problem.policy.scores(problem.theta)[0], gradient(problem, climbed, problem.theta)
 
 
-@check(stated("topr/bounded"), cases=[{"draw": draw} for draw in range(3)], broken={"floor": 0.5}, setting="draw {draw}")
+@check(stated("topr/bounded"), cases=over(draw=range(3)), broken={"floor": 0.5}, setting="draw {draw}")
 def bounded(rng, floor=0.0):
     """The largest objective that a search finds, logits up to 30 in size."""
     problem, rewards, mu = drawn("tabular", rng)
@@ -62,5 +62,4 @@ def bounded(rng, floor=0.0):
     def sides(theta):
         return objective(problem.at(theta).probabilities[0] / mu, rewards, mu, floor), 0.0
 
-    found = gt.worst_case(sides, [(-30.0, 30.0)] * 4, rng=rng, compare="difference")
-    return found.left, found.right
+    return worst(sides, [(-30.0, 30.0)] * 4, rng, climbs=8, starts=256)

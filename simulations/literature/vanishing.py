@@ -4,12 +4,12 @@ The worst rewards and parameters are sought.  In the broken cases the gradient w
 """
 
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from simulations.literature import drawn
 from simulations.statements import stated
 
 POLICIES = {"one token": (4, 1), "tables": (2, 2), "shared features": (2, 2), "one head": (2, 3)}
@@ -30,7 +30,7 @@ def made(policy, rng):
 
 @check(
     *stated("vanishing/theorem 1", "vanishing/linear", "vanishing/tables"),
-    cases=[{"policy": policy} for policy in POLICIES],
+    cases=drawn.over(policy=POLICIES),
     broken={"power": 2.0},
     setting="{policy}, worst case found",
 )
@@ -39,12 +39,12 @@ def worst(policy, rng, power=None):
     tree, gamma = made(policy, rng)
     box = [(0.0, 1.0)] * tree.n_responses + [(-2.0, 2.0)] * tree.dimension
     horizon = POLICIES[policy][1]
-    bounds = {
+    found = {
         "vanishing/theorem 1": (6.0 * horizon * gamma, 2.0 / 3.0),
         "vanishing/linear": (gamma * np.sqrt(horizon / 2.0), 1.0),
     }
     if policy in ("one token", "tables"):
-        bounds["vanishing/tables"] = np.sqrt(0.5), 1.0
+        found["vanishing/tables"] = np.sqrt(0.5), 1.0
 
     def sides(x, constant, exponent):
         success, theta = x[: tree.n_responses], x[tree.n_responses :]
@@ -53,10 +53,8 @@ def worst(policy, rng, power=None):
         deviation = np.sqrt(max(p @ (r - p @ r) ** 2, 0.0))
         return 2.0 * float(np.linalg.norm(gt.exact.gradient(problem, theta))), constant * deviation**exponent
 
-    found = {}
-    for name, (constant, exponent) in bounds.items():
-        scaled = partial(sides, constant=constant, exponent=power or exponent)
-        compare: Literal["difference", "ratio"] = "difference" if power else "ratio"
-        one = gt.worst_case(scaled, box, rng=rng, starts=32, climbs=1, compare=compare)
-        found[name] = one.left, one.right
-    return found
+    compare = "difference" if power else "ratio"
+    return {
+        name: drawn.worst(partial(sides, constant=constant, exponent=power or exponent), box, rng, compare=compare, starts=32)
+        for name, (constant, exponent) in found.items()
+    }
