@@ -15,11 +15,7 @@ from simulations.statements import stated
 EPSILON = 1e-4
 RIGHT = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
 CASES = over(draw=range(3), beta=(2.0, 5.0))
-TIED = {
-    name: composed(one, "none", kl="k2 in loss")
-    for name, one in (("divided", gt.estimators()["grpo"].with_parameters(epsilon=0.0)), ("centred", "rloo"))
-}
-"""GRPO, or its advantage without division, with the exact gradient of the penalty."""
+DIVIDED = gt.estimators()["grpo"].with_parameters(epsilon=0.0)
 
 
 def after(p, p_ref, beta, divided=True, epsilon=EPSILON):
@@ -50,12 +46,12 @@ def steps(beta, rng, divided=True):
     return {"amplification/policy": (policies, told), "amplification/recursion": (rates, expected)}
 
 
-def resting(p_ref, beta, name="divided"):
-    """Return where the mean update with the penalty rests, from the reference, and its success rate."""
+def resting(p_ref, beta, advantage=DIVIDED):
+    """Return where the mean update with the exact gradient of the penalty rests, from the reference, and its success rate."""
     problem = gt.Problem(
         gt.Bandit([[0.0, 1.0]]), gt.TabularSoftmax(1, 2), kl=gt.KL(beta, [[1.0 - p_ref, p_ref]]), theta=[0.0, logit(p_ref)]
     )
-    found = gt.fixed_point(problem, problem.theta, TIED[name])
+    found = gt.fixed_point(problem, problem.theta, composed(advantage, "none", kl="k2 in loss"))
     return found, float(problem.at(found.theta).reward_law[0, 1])
 
 
@@ -68,14 +64,12 @@ def rest(p_ref, beta, wrong=False):
     """Groups without end: where the mean is 0, and its slope there."""
     found, p = resting(p_ref, beta)
     slope = (2.0 * p - 1.0) / (2.0 * beta * np.sqrt(p * (1.0 - p)))
+    told = 2.0 * beta * p * (1.0 - p) * ((abs(slope) if wrong else slope) - 1.0)
     return {
         "amplification/above": (p_ref, after(p, p_ref, -beta) if wrong else p, {"slope of h": slope}),
-        "amplification/mean only": (resting(p_ref, beta, "divided" if wrong else "centred")[1], expit(logit(p_ref) + 1.0 / beta)),
+        "amplification/mean only": (resting(p_ref, beta, DIVIDED if wrong else "rloo")[1], expit(logit(p_ref) + 1.0 / beta)),
         "amplification/rests": (p, after(p, p_ref, beta, divided=not wrong, epsilon=0.0)),
-        "amplification/small steps": (
-            found.eigenvalues.real.min(),
-            2.0 * beta * p * (1.0 - p) * ((abs(slope) if wrong else slope) - 1.0),
-        ),
+        "amplification/small steps": (found.eigenvalues.real.min(), told),
     }
 
 

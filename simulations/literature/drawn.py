@@ -5,6 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.evidence import log_log_slope
 
 TABLE, FEATURES, TREE, UNEVEN, SHARED = "table", "features", "tree", "uneven tree", "shared tree"
 """Six responses have a logit each, or four features.  Trees of two tokens have logits by prefix, an end token, or features."""
@@ -80,6 +81,13 @@ def worked(estimator, values, group_size):
         law = start + shares * (end - start)
         total += lengths @ gt.exact.mean_advantages(estimator, values, law, group_size=group_size) @ (end - start)
     return float(total)
+
+
+def orders(left):
+    """Return the powers of a small distance as which falls what is left of it, one or several numbers."""
+    distances = np.array([1e-2, 3e-3, 1e-3])
+    columns = np.transpose([np.atleast_1d(left(distance)) for distance in distances])
+    return [log_log_slope(distances, column)[0] for column in columns]
 
 
 def direction(vector):

@@ -12,12 +12,12 @@ from grpo_theory.harness import check
 from simulations.literature.drawn import over
 from simulations.statements import stated
 
-BATCHES = np.array([32, 64, 128, 256])
-DRAWS = range(3)
 
+def astray(rates, group_size, batch_size):
+    """Return the part of the mean update that is not along the gradient, relative to the part that is; one logit a prompt.
 
-def weights(rates, group_size, batch_size):
-    """Return E[c (G - c)/G^2 over the batch's deviation]/(p (1 - p)), which multiplies each prompt's grad p."""
+    E[c (G - c)/G^2 over the batch's deviation]/(p (1 - p)) multiplies each prompt's grad p.
+    """
     right = np.arange(group_size + 1)
     from scipy.stats import binom  # slow to import
 
@@ -27,13 +27,8 @@ def weights(rates, group_size, batch_size):
         rest = np.convolve(rest, one)
     total = squares[:, None] + np.arange(rest.size)
     deviations = np.sqrt(np.maximum(total, 1) / (batch_size * group_size**2))
-    return (law * squares / group_size**2) @ (np.where(total > 0, 1.0 / deviations, 0.0) @ rest) / (rates * (1.0 - rates))
-
-
-def astray(found, rates):
-    """Return the part of the mean update that is not along the gradient, relative to the part that is; one logit a prompt."""
     gradient = rates * (1.0 - rates)
-    update = found * gradient
+    update = (law * squares / group_size**2) @ (np.where(total > 0, 1.0 / deviations, 0.0) @ rest) / gradient * gradient
     along = (update @ gradient) / (gradient @ gradient)
     return float(np.linalg.norm(update - along * gradient) / np.linalg.norm(along * gradient))
 
@@ -54,27 +49,28 @@ def local(group_size, kernel="grpo"):
 
 @check(
     stated("reinforce++/vanishes"),
-    cases=over(draw=DRAWS, group_size=(4, 8)),
+    cases=over(draw=range(3), group_size=(4, 8)),
     broken={"whole_batch": False},
     setting="draw {draw}, G = {group_size}",
 )
 def vanishes(group_size, rng, whole_batch=True):
     """The slope over batch sizes."""
     rates = rng.uniform(0.05, 0.95, size=4)
-    parts = [astray(weights(rates, group_size, size if whole_batch else 1), rates) for size in BATCHES]
-    return log_log_slope(BATCHES, parts)[0], -1.0
+    batches = np.array([32, 64, 128, 256])
+    parts = [astray(rates, group_size, size if whole_batch else 1) for size in batches]
+    return log_log_slope(batches, parts)[0], -1.0
 
 
 @check(
     *stated("reinforce++/below the group", "reinforce++/monotone"),
-    cases=over(draw=DRAWS, group_size=(4, 8, 16)),
+    cases=over(draw=range(3), group_size=(4, 8, 16)),
     broken={"share": 0.3},
     setting="draw {draw}, G = {group_size}",
 )
 def smaller(group_size, rng, share=1.0):
     """The part that is astray, from one group to sixteen; in the broken case a doubled batch leaves three tenths."""
     rates = rng.uniform(0.02, 0.98, size=4)
-    parts = np.array([astray(weights(rates, group_size, size), rates) for size in (1, 2, 4, 8, 16)])
+    parts = np.array([astray(rates, group_size, size) for size in (1, 2, 4, 8, 16)])
     return {
         "reinforce++/below the group": (parts[1], share * parts[0]),
         "reinforce++/monotone": (parts[1:], share * parts[:-1]),
@@ -83,11 +79,11 @@ def smaller(group_size, rng, share=1.0):
 
 @check(
     stated("reinforce++/groups of two and three"),
-    cases=over(draw=DRAWS, group_size=(2, 3)),
+    cases=over(draw=range(3), group_size=(2, 3)),
     broken={"group_size": 4},
     setting="draw {draw}, G = {group_size}",
 )
 def unbiased(group_size, rng):
     """Every mixed group has the same deviation there."""
     rates = rng.uniform(0.02, 0.98, size=4)
-    return [astray(weights(rates, group_size, size), rates) for size in (1, 2, 8)], np.zeros(3)
+    return [astray(rates, group_size, size) for size in (1, 2, 8)], np.zeros(3)

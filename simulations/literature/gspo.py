@@ -6,9 +6,8 @@ Objectives are summed over groups and differentiated along the imaginary axis. I
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import SHARED, TREE, UNEVEN, drawn, expected_update, over, worst
+from simulations.literature.drawn import SHARED, TREE, UNEVEN, drawn, expected_update, orders, over, worst
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
@@ -77,12 +76,14 @@ def gradients(kind, clipped, rng, exchanged=False):
 def share(kind, rng, share=0.5):
     """Small drifts: the corrections by GSPO's ratio and by the whole one, beside no ratio at all; two tokens a response."""
     problem = drawn(kind, rng)
-    step, drifts = rng.normal(size=problem.theta.size), np.array([1e-2, 3e-3, 1e-3])
-    kernels, left = [composed("rloo", ratio) for ratio in ("geometric", "trajectory", "none")], []
-    for drift in drifts:
+    step = rng.normal(size=problem.theta.size)
+    kernels = [composed("rloo", ratio) for ratio in ("geometric", "trajectory", "none")]
+
+    def left(drift):
         own, whole, none = (expected_update(problem, one, GROUP_SIZE, problem.theta + drift * step) for one in kernels)
-        left.append(np.linalg.norm(own - none - share * (whole - none)))
-    return log_log_slope(drifts, left)[0], 2.0
+        return np.linalg.norm(own - none - share * (whole - none))
+
+    return orders(left)[0], 2.0
 
 
 @check(stated("gspo/variance"), cases=over(tokens=(2, 3)), broken={"power": 1.1}, setting="T = {tokens}")

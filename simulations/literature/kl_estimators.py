@@ -6,9 +6,8 @@ In the controls responses come from another policy than is meant, or the weight 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, over, worst
+from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, orders, over, worst
 from simulations.statements import stated
 
 PRINTED = {0.1: (20.0, 1.42, 1.42), 1.0: (2.0, 1.73, 1.7)}
@@ -50,15 +49,16 @@ def values(kind, rng, stray=0.0):
 @check(*stated("schulman/k2", "schulman/k3 variance, near"), cases=over(kind=(TABLE, TREE)), broken={"factor": 1.1})
 def near(kind, rng, factor=1.0):
     """Policies that approach each other; in the control log r is a tenth too large in k2, and k1 has its weight in k3."""
-    problem, found = drawn(kind, rng), []
+    problem = drawn(kind, rng)
     p, away = problem.at().probabilities[0], rng.normal(size=problem.theta.size)
-    distances = np.array([1e-2, 3e-3, 1e-3])
-    for distance in distances:
+
+    def left(distance):
         logs = np.log(problem.at(problem.theta + distance * away).probabilities[0] / p)
         k1, _, k3 = estimates(logs)
-        found.append((abs(p @ (0.5 * (factor * logs) ** 2) - p @ k3), spread(p, k3 + (factor - 1.0) * k1) / spread(p, k1)))
-    rates = [log_log_slope(distances, column)[0] for column in np.transpose(found)]
-    return {"schulman/k2": (rates[0], 3.0), "schulman/k3 variance, near": (rates[1], 2.0)}
+        return abs(p @ (0.5 * (factor * logs) ** 2) - p @ k3), spread(p, k3 + (factor - 1.0) * k1) / spread(p, k1)
+
+    means, variances = orders(left)
+    return {"schulman/k2": (means, 3.0), "schulman/k3 variance, near": (variances, 2.0)}
 
 
 @check(

@@ -6,9 +6,8 @@ Gradients of divergences are taken along the imaginary axis. In the controls the
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import KINDS, SHARED, TABLE, TREE, UNEVEN, drawn, expected_update, over, score_mean
+from simulations.literature.drawn import KINDS, SHARED, TABLE, TREE, UNEVEN, drawn, expected_update, orders, over, score_mean
 from simulations.sequence.divergences import at_held_prefixes, between, gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
@@ -74,10 +73,11 @@ def sequences(kind, rng, future=1.0):
 @check(stated("rethinking/k3 as loss"), cases=over(kind=(TABLE, TREE)), broken={"factor": 1.1}, setting="{kind}")
 def first_order(kind, rng, factor=1.0):
     """References that approach the policy; in the control the loss is a tenth too strong."""
-    problem, left = drawn(kind, rng), []
+    problem = drawn(kind, rng)
     p, away = problem.at().probabilities, rng.normal(size=problem.theta.size)
-    distances = np.array([1e-2, 3e-3, 1e-3])
-    for distance in distances:
+
+    def left(distance):
         logs = np.log(p / problem.at(problem.theta + distance * away).probabilities)
-        left.append(np.linalg.norm(score_mean(problem, problem.theta, p * (-factor * np.expm1(-logs) - logs))))
-    return log_log_slope(distances, left)[0], 2.0
+        return np.linalg.norm(score_mean(problem, problem.theta, p * (-factor * np.expm1(-logs) - logs)))
+
+    return orders(left)[0], 2.0
