@@ -12,8 +12,6 @@ from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 SIZES = (2, 4, 8)
-WHOLE = composed("dr_grpo", "none")
-DIVIDED = composed("dr_grpo", "none", aggregation="own length")
 
 
 @check(stated("dr-grpo/leave-one-out"), cases=over(group_size=SIZES), broken={"more": 1}, setting="G = {group_size}")
@@ -53,13 +51,11 @@ def weights(group_size, kernel="grpo", least=2):
     rates = np.array([0.5, 0.6, 0.3, 0.8, 0.1, 0.95, 0.01])
     law = np.stack([1.0 - rates, rates], axis=-1)
     found = np.diff(gt.exact.mean_advantages(kernel, [0.0, 1.0], law, group_size=max(group_size, least)))[:, 0]
-    sides = {"dr-grpo/difficulty": (found[:-1], found[1:])}
-    if group_size >= 4:
-        sides["dr-grpo/difficulty from four on"] = found[:-1], found[1:]
-    return sides
+    sides = found[:-1], found[1:]
+    return {"dr-grpo/difficulty": sides, "dr-grpo/difficulty from four on": sides if group_size >= 4 else None}
 
 
-def sides_of(counted, kernels, tree, theta, right):
+def sides_of(counted, aggregations, tree, theta, right):
     """Return how fast the mean length of right responses, if `counted`, or of wrong ones grows for each unit of success gained.
 
     That with both aggregations, in the order in which the paper has them.
@@ -75,6 +71,7 @@ def sides_of(counted, kernels, tree, theta, right):
         return of * (length - mean(point)[:, None]) / (point.probabilities @ of)[:, None]
 
     slope = gt.observe(problem, theta, gt.Observable("mean length", mean, counts)).gradient
+    kernels = (composed("dr_grpo", "none", aggregation=one) for one in aggregations)
     rates = [slope @ update / (gradient @ update) for update in (expected_update(problem, one, 4) for one in kernels)]
     return tuple(rates[::-1] if counted else rates)
 
@@ -94,10 +91,10 @@ COUNTED = {"dr-grpo/longer if wrong": False, "dr-grpo/shorter if right": True}
 @check(
     *stated(*COUNTED, "dr-grpo/up to two tokens"),
     cases=over(policy=("uniform", *(f"draw {number}" for number in range(12)))),
-    broken={"kernels": (WHOLE, WHOLE)},
+    broken={"aggregations": ("sum", "sum")},
     sound={"shape": (2, 2)},
 )
-def lengths(policy, rng, shape=None, kernels=(WHOLE, DIVIDED)):
+def lengths(policy, rng, shape=None, aggregations=("sum", "own length")):
     """Trees of up to three of three tokens, and one where both fail; in the sound case responses have one token or two.
 
     There the policy is uniform over the tokens 0, which ends, and 1. Responses 0, 110 and 1111 are right and the others wrong.
@@ -110,7 +107,7 @@ def lengths(policy, rng, shape=None, kernels=(WHOLE, DIVIDED)):
             tree = gt.TokenTree(1, vocabulary_size=2, horizon=4, end_token=0)
             theta = np.zeros(tree.dimension)
             right = np.array([one in ((0,), (1, 1, 0), (1, 1, 1, 1)) for one in tree.responses]) != counted
-        sides[name] = sides_of(counted, kernels, tree, theta, right)
+        sides[name] = sides_of(counted, aggregations, tree, theta, right)
     for counted in COUNTED.values():
-        both.append(sides_of(counted, kernels, *drawn((2, 2), counted, rng)))
+        both.append(sides_of(counted, aggregations, *drawn((2, 2), counted, rng)))
     return sides | {"dr-grpo/up to two tokens": tuple(np.array(both).T)}

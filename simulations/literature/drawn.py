@@ -28,9 +28,8 @@ def policy_of(kind, rng, prompts=1, width=None):
         return gt.LinearSoftmax(rng.normal(size=(prompts, 6, 4) if kind == FEATURES else (prompts, 4, width or 3)))
     if width:
         return gt.TokenTree(prompts, 2, 3, 0, rng.normal(size=(prompts, 6, width)))
-    return gt.TokenTree(
-        prompts, 3, 2, 0 if kind == UNEVEN else None, rng.normal(size=(prompts, 12, 5)) if kind == SHARED else None
-    )
+    features = rng.normal(size=(prompts, 12, 5)) if kind == SHARED else None
+    return gt.TokenTree(prompts, 3, 2, 0 if kind == UNEVEN else None, features)
 
 
 def drawn(kind, rng, success=None):
@@ -88,11 +87,6 @@ def orders(left):
     distances = np.array([1e-2, 3e-3, 1e-3])
     columns = np.transpose([np.atleast_1d(left(distance)) for distance in distances])
     return [log_log_slope(distances, column)[0] for column in columns]
-
-
-def direction(vector):
-    """Return a vector of length 1."""
-    return vector / np.linalg.norm(vector)
 
 
 def score_mean(problem, theta, weights):

@@ -7,7 +7,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import BINARY, GRADED, POLICIES, direction, expected_update, over, world
+from simulations.literature.drawn import BINARY, GRADED, POLICIES, expected_update, over, world
+from simulations.sequence.parts import of_length
 from simulations.statements import stated
 
 DRAWS = over(policy=POLICIES, draw=range(2))
@@ -15,14 +16,14 @@ DRAWS = over(policy=POLICIES, draw=range(2))
 
 def mean(problem, group_size):
     """Return the direction of GRPO's mean update."""
-    return direction(expected_update(problem, "grpo", group_size))
+    return of_length(1.0, expected_update(problem, "grpo", group_size))
 
 
 @check(*stated("2-grpo/unbiased", "2-grpo/groups of three"), cases=DRAWS, broken={"more": 2}, setting="{policy}, draw {draw}")
 def unbiased(policy, rng, more=0):
     """The direction of the mean update, and of the gradient, with rewards of 0 and 1."""
     problem = world(policy, rng, prompts=3)
-    gradient = direction(gt.exact.gradient(problem))
+    gradient = of_length(1.0, gt.exact.gradient(problem))
     sizes = {"2-grpo/unbiased": 2, "2-grpo/groups of three": 3}
     return {name: (mean(problem, size + more), gradient) for name, size in sizes.items()}
 

@@ -62,9 +62,8 @@ def gradients(kind, clipped, rng, exchanged=False):
     old, advantages = problem.at(behaviour), signed_advantages(problem, behaviour)
     clip, sides = "by sign" if clipped else "none", {}
     for name, ratio in (("gspo/gradient", "geometric"), ("gspo/GRPO gradient", "token")):
-        kernel = composed("grpo", ratio, clip, "own length")
         target = objective(problem, old, advantages, (ratio == "geometric") != exchanged, clipped)
-        mean = expected_update(problem, kernel, GROUP_SIZE, behaviour)
+        mean = expected_update(problem, composed("grpo", ratio, clip, "own length"), GROUP_SIZE, behaviour)
         sides[name] = (mean, gradient(problem, target, problem.theta))
     if not clipped:
         mean = expected_update(problem, composed("rloo", "geometric" if exchanged else "trajectory"), GROUP_SIZE, behaviour)

@@ -88,12 +88,7 @@ def coefficients(size, k, less=0):
 def around(which, size, name=None):
     """The work around the triangle of sure laws, beside what two rewards gain from p = 0 to 1."""
     divided, gained = gt.estimators()["grpo"].with_parameters(epsilon=0.0), np.pi
-    estimator = name or divided
     if size < math.inf:
         climbed = gt.exact.climbed(divided, [0.0, 1.0], group_size=size)
         gained = float(np.diff(climbed.value(np.array([0.0, 1.0]), np.eye(2)))[0])
-        try:
-            gt.exact.climbed(estimator, TRIPLES[which], group_size=size)
-        except ValueError:
-            return worked(estimator, TRIPLES[which], size), gained
-    return worked(estimator, TRIPLES[which], size), gained
+    return worked(name or divided, TRIPLES[which], size), gained

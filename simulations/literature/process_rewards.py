@@ -9,28 +9,26 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import direction, over
+from simulations.literature.drawn import over
+from simulations.sequence.parts import of_length
 from simulations.statements import stated
 
 TREES = {"two tokens, ragged": (2, 4, 0), "three tokens, ragged": (3, 3, 0), "three tokens, even": (3, 3, None)}
 TREES["two tokens of two"] = (2, 2, None)
-DRAWS = over(tree=TREES, draw=range(3))
 """Trees by vocabulary, horizon and end token."""
 
 
 def problem_of(tree, rng):
     """Return a problem on a tree with a logit for each token, with rewards that do not matter, and its tokens' scores."""
-    vocabulary, horizon, end = TREES[tree]
-    policy = gt.TokenTree(1, vocabulary_size=vocabulary, horizon=horizon, end_token=end)
+    policy = gt.TokenTree(1, *TREES[tree])
     success = rng.random((1, len(policy.responses)))
     problem = gt.Problem(gt.Bandit(success), policy, theta=rng.normal(size=policy.dimension))
-    q = np.exp(problem.at().token_log_probabilities[0])
+    q = problem.at().token_probabilities
 
     def update(edges, weights):
         # A token's score is its own logit less the probabilities of all tokens at its prefix; padded tokens have the edge -1.
         present = edges >= 0
-        collected = np.bincount(edges[present], weights=weights[present], minlength=q.size)
-        return collected - q * np.repeat(collected.reshape(-1, vocabulary).sum(axis=1), vocabulary)
+        return policy.paths.centre(np.bincount(edges[present], weights=weights[present], minlength=q.size)[None], q)[0]
 
     return problem, update
 
@@ -41,7 +39,12 @@ def shared(edges, before=False):
     return np.concatenate([np.ones_like(same[:, :1]), same[:, :-1]], axis=1) if before else same
 
 
-@check(stated("process-rewards/theorem 1"), cases=DRAWS, broken={"before": True}, setting="{tree}, draw {draw}")
+@check(
+    stated("process-rewards/theorem 1"),
+    cases=over(tree=TREES, draw=range(3)),
+    broken={"before": True},
+    setting="{tree}, draw {draw}",
+)
 def losses(tree, rng, before=False):
     """The gradients of both losses on policy, for 20 groups of eight responses and any rewards."""
     problem, update = problem_of(tree, rng)
@@ -67,8 +70,8 @@ def by_frequency(rng, power=1):
     problem, update = problem_of("two tokens of two", rng)
     p, success = problem.at().probabilities[0], problem.bandit.probabilities[0, :, 1]
     mean = np.zeros(problem.theta.size)
-    for group in itertools.product(range(p.size), repeat=3):
-        edges, values = problem.policy.paths.edges[list(group)], success[list(group)]
+    for group in map(list, itertools.product(range(p.size), repeat=3)):
+        edges, values = problem.policy.paths.edges[group], success[group]
         counts = shared(edges).sum(axis=2) ** power
-        mean += p[list(group)].prod() * update(edges, (values - values.mean())[:, None] / counts)
-    return direction(mean), direction(gt.exact.gradient(problem))
+        mean += p[group].prod() * update(edges, (values - values.mean())[:, None] / counts)
+    return of_length(1.0, mean), of_length(1.0, gt.exact.gradient(problem))

@@ -22,22 +22,7 @@ def size(rewards):
     return np.abs(gt.advantages([rewards], "grpo")).mean()
 
 
-def outside(old):
-    """Return the distance of the ratio to a policy from the clip's range, a function of a token's log probability."""
-
-    def distance(logs):
-        ratio = np.exp(logs - old.token_log_probabilities)
-        low, high = 1.0 - WIDTH - ratio, ratio - 1.0 - WIDTH
-        return np.where(low.real > 0.0, low, 0.0) + np.where(high.real > 0.0, high, 0.0)
-
-    return distance
-
-
-@check(
-    *stated("spurious/no clip", "spurious/clip", "spurious/pulls back"),
-    cases=over(kind=KINDS),
-    broken={"wrong": True},
-)
+@check(*stated("spurious/no clip", "spurious/clip", "spurious/pulls back"), cases=over(kind=KINDS), broken={"wrong": True})
 def moved(kind, rng, wrong=False):
     """The mean update without a clip, with it, and what it descends."""
     problem = drawn(kind, rng, success=0.5)
@@ -48,7 +33,14 @@ def moved(kind, rng, wrong=False):
     ratio = now.token_probabilities / old.token_probabilities
     sign = 1.0 * (ratio < 1.0 - WIDTH) - (ratio > 1.0 + WIDTH)
     told = now.tangent.adjoint(paths.centre(paths.collect(old.probabilities) * ratio * sign, now.token_probabilities))
-    pull = gradient(problem, expected(problem, old, outside(old)), problem.theta)
+
+    def outside(logs):
+        """Return the distance of a token's ratio from the clip's range."""
+        moved = np.exp(logs - old.token_log_probabilities)
+        low, high = 1.0 - WIDTH - moved, moved - 1.0 - WIDTH
+        return np.where(low.real > 0.0, low, 0.0) + np.where(high.real > 0.0, high, 0.0)
+
+    pull = gradient(problem, expected(problem, old, outside), problem.theta)
     return {
         "spurious/no clip": (clipped if wrong else whole, np.zeros_like(whole)),
         "spurious/clip": (clipped, mu * told),

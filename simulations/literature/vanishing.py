@@ -16,18 +16,6 @@ POLICIES = {"one token": (4, 1), "tables": (2, 2), "shared features": (2, 2), "o
 """The vocabulary and the number of tokens of each kind of policy."""
 
 
-def made(policy, rng):
-    """Return a policy and gamma, the largest spectral norm of the logits' Jacobian at a prefix."""
-    vocabulary, horizon = POLICIES[policy]
-    prefixes = sum(vocabulary**t for t in range(horizon))
-    if policy == "shared features":
-        features = rng.normal(size=(prefixes, vocabulary, 3))
-        tree = gt.TokenTree(1, vocabulary, horizon, features=features.reshape(1, -1, 3))
-        return tree, float(np.linalg.norm(features, ord=2, axis=(1, 2)).max())
-    hidden = np.ones((1, prefixes, 1)) if policy == "one head" else None
-    return gt.TokenTree(1, vocabulary, horizon, hidden=hidden), 1.0
-
-
 @check(
     *stated("vanishing/theorem 1", "vanishing/linear", "vanishing/tables"),
     cases=drawn.over(policy=POLICIES),
@@ -36,9 +24,16 @@ def made(policy, rng):
 )
 def worst(policy, rng, power=None):
     """Each bound at its worst: rewards 2 s - 1 of a success rate s for each response."""
-    tree, gamma = made(policy, rng)
+    (vocabulary, horizon), gamma, how = POLICIES[policy], 1.0, {}
+    prefixes = sum(vocabulary**t for t in range(horizon))
+    if policy == "shared features":
+        features = rng.normal(size=(prefixes, vocabulary, 3))
+        # Gamma is the largest spectral norm of the logits' Jacobian at a prefix.
+        how, gamma = {"features": features.reshape(1, -1, 3)}, float(np.linalg.norm(features, ord=2, axis=(1, 2)).max())
+    if policy == "one head":
+        how = {"hidden": np.ones((1, prefixes, 1))}
+    tree = gt.TokenTree(1, vocabulary, horizon, **how)
     box = [(0.0, 1.0)] * tree.n_responses + [(-2.0, 2.0)] * tree.dimension
-    horizon = POLICIES[policy][1]
     found = {
         "vanishing/theorem 1": (6.0 * horizon * gamma, 2.0 / 3.0),
         "vanishing/linear": (gamma * np.sqrt(horizon / 2.0), 1.0),
