@@ -100,7 +100,7 @@ def lengths(policy, rng, shape=None, aggregations=("sum", "own length")):
     There the policy is uniform over the tokens 0, which ends, and 1. Responses 0, 110 and 1111 are right and the others wrong.
     For the second statement it is the other way round.
     """
-    sides, both = {}, []
+    sides = {}
     for name, counted in COUNTED.items():
         tree, theta, right = drawn(shape or (3, 3), counted, rng)
         if policy == "uniform" and shape is None:
@@ -108,6 +108,5 @@ def lengths(policy, rng, shape=None, aggregations=("sum", "own length")):
             theta = np.zeros(tree.dimension)
             right = np.array([one in ((0,), (1, 1, 0), (1, 1, 1, 1)) for one in tree.responses]) != counted
         sides[name] = sides_of(counted, aggregations, tree, theta, right)
-    for counted in COUNTED.values():
-        both.append(sides_of(counted, aggregations, *drawn((2, 2), counted, rng)))
-    return sides | {"dr-grpo/up to two tokens": tuple(np.array(both).T)}
+    both = [sides_of(counted, aggregations, *drawn((2, 2), counted, rng)) for counted in COUNTED.values()]
+    return sides | {"dr-grpo/up to two tokens": tuple(np.transpose(both))}

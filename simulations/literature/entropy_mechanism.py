@@ -123,5 +123,4 @@ def one_rewarded(responses, rng, exchanged=False):
         found = [change(theta, number) for number in np.flatnonzero(~rare if exchanged else rare)]
         return -min(found, default=0.0), 0.0
 
-    box = [(-4.0, 4.0)] * responses
-    return {f"entropy/{sides.__name__}": worst(sides, box, rng) for sides in (likeliest, rarer)}
+    return {f"entropy/{sides.__name__}": worst(sides, [(-4.0, 4.0)] * responses, rng) for sides in (likeliest, rarer)}

@@ -128,8 +128,7 @@ def ratios_beyond(problem, response, sign, betas):
         if ended or sign * (ratio(theta) - 1.0) > 0.2:
             ended.append(count)
             return np.zeros(theta.size)
-        here = gt.Problem(problem.bandit, problem.policy, theta=theta)
-        return sign * ratio(theta) * here.policy.scores(here.theta)[0, response]
+        return sign * ratio(theta) * problem.policy.scores(theta)[0, response]
 
     path = adam(gradient_at, problem.theta, 60, betas, rate=0.1)
     return np.array([ratio(theta) for theta in path[ended[0] - 1 : ended[0] + 30]])
@@ -144,8 +143,7 @@ def ratios_beyond(problem, response, sign, betas):
 )
 def beyond(policy, rng, betas=(0.9, 0.999), positive=1.0):
     """The smallest step away from 1 of the ratio of the third likeliest response, whose advantage is 1, or -1."""
-    problem, smallest = world(policy, rng, prompts=1), {}
+    problem = world(policy, rng, prompts=1)
     response = int(problem.at().probabilities[0].argsort()[1])
-    for name, sign in (("hidden-biases/proposition 3", positive), ("hidden-biases/negative advantage", -1.0)):
-        smallest[name] = 0.0, float((sign * np.diff(ratios_beyond(problem, response, sign, betas))).min())
-    return smallest
+    signs = {"hidden-biases/proposition 3": positive, "hidden-biases/negative advantage": -1.0}
+    return {name: (0.0, (sign * np.diff(ratios_beyond(problem, response, sign, betas))).min()) for name, sign in signs.items()}

@@ -40,8 +40,7 @@ def optimum(kind, tau, rng, off=1.0):
 def surrogate(problem, old, tau, guess):
     """Return E_0 (r - guess - tau log pi/pi_0)^2/(2 tau), a function of token logs."""
     paths, rewards = problem.policy.paths, problem.bandit.mean_reward
-    logs = np.log(old)
-    return lambda now: (old * (rewards - guess - tau * (paths.along(now) - logs)) ** 2).sum() / (2.0 * tau)
+    return lambda now: (old * (rewards - guess - tau * (paths.along(now) - np.log(old))) ** 2).sum() / (2.0 * tau)
 
 
 @check(

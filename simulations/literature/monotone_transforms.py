@@ -51,11 +51,10 @@ def transform(weights):
 )
 def weighted(policy, rng, shift=0):
     """Random weights, and those of rejection sampling; in the broken case the answer counts as one of the others."""
-    problem, count = world(policy, rng, width=None), np.arange(GROUP)
-    found = {}
+    problem, found = world(policy, rng, width=None), {}
     for name, a, b in (
         ("davis-recht/weights", *rng.normal(size=(2, GROUP))),
-        ("davis-recht/rejection", np.zeros(GROUP), GROUP / (count + 1.0)),
+        ("davis-recht/rejection", np.zeros(GROUP), GROUP / (np.arange(GROUP) + 1.0)),
     ):
         one = by_count.with_parameters(**dict(zip(TABLE, [*a, *b], strict=True)))
         told = truncated(GROUP - shift) if name.endswith("rejection") else transform(np.roll(b, shift) - a)

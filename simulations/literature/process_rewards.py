@@ -72,6 +72,5 @@ def by_frequency(rng, power=1):
     mean = np.zeros(problem.theta.size)
     for group in map(list, itertools.product(range(p.size), repeat=3)):
         edges, values = problem.policy.paths.edges[group], success[group]
-        counts = shared(edges).sum(axis=2) ** power
-        mean += p[group].prod() * update(edges, (values - values.mean())[:, None] / counts)
+        mean += p[group].prod() * update(edges, (values - values.mean())[:, None] / shared(edges).sum(axis=2) ** power)
     return of_length(1.0, mean), of_length(1.0, gt.exact.gradient(problem))
