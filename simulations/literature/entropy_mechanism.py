@@ -64,11 +64,10 @@ def lemma(kind, rng, sign=1.0, first=True):
     entropy = entropies(problem)(problem.at().token_log_probabilities)
     told = -sign * covariance(p, np.log(p), by_state(problem, problem.policy.logits(direction)))
     whole = gt.observe(problem, problem.theta, gt.Observable.entropy()).gradient @ direction
-    moved = slope(problem, visits, direction) @ entropy
     return {
         "entropy/lemma 1": (slope(problem, entropies(problem), direction), told),
         "entropy/lemma 1, whole policy": (whole, share @ told),
-        "entropy/lemma 1, with visits": (whole, share @ told + moved),
+        "entropy/lemma 1, with visits": (whole, share @ told + slope(problem, visits, direction) @ entropy),
     }
 
 

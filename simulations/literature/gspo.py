@@ -29,8 +29,7 @@ def signed_advantages(problem, theta):
 
 def objective(problem, old, advantages, normalised, clipped):
     """Return the clipped objective of GSPO, or of GRPO, a function of token logs."""
-    paths = problem.policy.paths
-    lengths, logs = paths.lengths, old.token_log_probabilities
+    paths, logs = problem.policy.paths, old.token_log_probabilities
 
     def clip(ratios, positive):
         beyond = clipped & (ratios.real > 1.0 + WIDTH if positive else ratios.real < 1.0 - WIDTH)
@@ -40,9 +39,9 @@ def objective(problem, old, advantages, normalised, clipped):
         total = 0.0
         for part, positive in zip(advantages, (True, False), strict=True):
             if normalised:
-                seen = clip(np.exp(paths.along(now - logs) / lengths), positive)
+                seen = clip(np.exp(paths.along(now - logs) / paths.lengths), positive)
             else:
-                seen = paths.along(clip(np.exp(now - logs), positive)) / lengths
+                seen = paths.along(clip(np.exp(now - logs), positive)) / paths.lengths
             total += (old.probabilities * part * seen).sum()
         return total
 

@@ -21,14 +21,14 @@ TREES["two tokens of two"] = (2, 2, None)
 def problem_of(tree, rng):
     """Return a problem on a tree with a logit for each token, with rewards that do not matter, and its tokens' scores."""
     policy = gt.TokenTree(1, *TREES[tree])
-    success = rng.random((1, len(policy.responses)))
-    problem = gt.Problem(gt.Bandit(success), policy, theta=rng.normal(size=policy.dimension))
+    problem = gt.Problem(gt.Bandit(rng.random((1, policy.n_responses))), policy, theta=rng.normal(size=policy.dimension))
     q = problem.at().token_probabilities
 
     def update(edges, weights):
         # A token's score is its own logit less the probabilities of all tokens at its prefix; padded tokens have the edge -1.
         present = edges >= 0
-        return policy.paths.centre(np.bincount(edges[present], weights=weights[present], minlength=q.size)[None], q)[0]
+        collected = np.bincount(edges[present], weights=weights[present], minlength=q.size)
+        return policy.paths.centre(collected[None].astype(float), q)[0]
 
     return problem, update
 
@@ -47,8 +47,7 @@ def shared(edges, before=False):
 )
 def losses(tree, rng, before=False):
     """The gradients of both losses on policy, for 20 groups of eight responses and any rewards."""
-    problem, update = problem_of(tree, rng)
-    sides = []
+    (problem, update), sides = problem_of(tree, rng), []
     for _ in range(20):
         edges = problem.policy.paths.edges[rng.integers(problem.bandit.n_responses, size=8)]
         rewards = rng.normal(size=8)
