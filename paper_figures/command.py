@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from grpo_theory.harness.options import repeated
-from grpo_theory.harness.store import StoreError
+from grpo_theory.harness.options import RefusedError, repeated
 from grpo_theory.harness.verdicts import read_seed, read_verdicts
 from grpo_theory.page.drawing import draw, draw_all, prepare
 from paper_figures.content.report import write_report
@@ -29,7 +28,7 @@ def obey(options: argparse.Namespace) -> int:
             print(f"figure: {out / 'figures' / options.only}.png, and .svg")
         else:
             _report(results, out)
-    except StoreError as error:
+    except RefusedError as error:
         print(error.told(_given(options, results)), file=sys.stderr)
         return 2
     except OSError as error:

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from grpo_theory.harness.options import EXECUTORS, process_pool
-from grpo_theory.harness.runner import ForeignWorkerError, compute_chunk, made_with
+from grpo_theory.harness.options import EXECUTORS, RefusedError, process_pool
+from grpo_theory.harness.runner import compute_chunk, made_with
 from simulations import __main__ as command
 from simulations.collection import studies
 
@@ -45,7 +45,7 @@ def test_a_worker_of_another_checkout_is_refused():
     study = studies()["one_large_step"]
     (cell, *_), here = study.cells(True), made_with(study.module)
     for name, value in here.items():
-        with pytest.raises(ForeignWorkerError, match=f"has another {name}"):
+        with pytest.raises(RefusedError, match=f"has another {name}"):
             compute_chunk(study.module, cell, 0, 0, (), here | {name: f"not {value}"})
     compute_chunk(study.module, cell, 0, 0, (), here)
 

@@ -14,8 +14,9 @@ import pytest
 
 from grpo_theory.evidence import Statement
 from grpo_theory.harness import runner, store
+from grpo_theory.harness.options import RefusedError
 from grpo_theory.harness.runner import build_table, run
-from grpo_theory.harness.store import Store, StoreError, read_table
+from grpo_theory.harness.store import Store, read_table
 from grpo_theory.harness.study import Cell, Study
 from grpo_theory.harness.verdicts import judge_tables, read_verdicts, write_verdicts
 from paper_figures import __main__ as figures_command
@@ -79,14 +80,16 @@ def test_tables_that_do_not_belong_together_are_not_judged_together(three, tmp_p
     left_out = verify(tmp_path, "one")
     assert read_verdicts(tmp_path, STUDIES).studies == ("one",)
     assert left_out["two"].endswith(f"two.parquet is of another {other}")
-    with pytest.raises(StoreError, match=f"another {other}"):
+    with pytest.raises(RefusedError, match=f"another {other}"):
         judge_tables(tmp_path, ["one", "two"], STUDIES)
 
 
 def test_verdicts_are_not_read_beside_other_tables(three, tmp_path):
     verify(tmp_path, "one", "two")
     make(tmp_path, "two", seed=3)
-    with pytest.raises(StoreError, match=r"two\.parquet is not the one that .*claims\.csv was judged from: run `.* verify two`"):
+    with pytest.raises(
+        RefusedError, match=r"two\.parquet is not the one that .*claims\.csv was judged from: run `.* verify two`"
+    ):
         read_verdicts(tmp_path, STUDIES)
 
 
@@ -110,7 +113,7 @@ def test_a_chunk_that_is_gone_is_an_error_and_no_smaller_sample(three, tmp_path)
     make(tmp_path, "one")
     before = (tmp_path / "one.parquet").read_bytes()
     next(tmp_path.glob("chunks/one/*/0001.json")).unlink()
-    with pytest.raises(StoreError, match="chunk 1 of study one cannot be read back"):
+    with pytest.raises(RefusedError, match="chunk 1 of study one cannot be read back"):
         build_table(ONE, Store(tmp_path, 0), quick=True)
     assert (tmp_path / "one.parquet").read_bytes() == before
 
@@ -161,10 +164,10 @@ def flips(path):
 def test_no_flipped_bit_of_a_table_or_of_the_verdicts_origin_is_read(three, tmp_path):
     verify(tmp_path, "one")
     for _ in flips(tmp_path / "claims.json"):
-        with pytest.raises(StoreError, match=r"verdicts .* are damaged"):
+        with pytest.raises(RefusedError, match=r"verdicts .* are damaged"):
             read_verdicts(tmp_path, STUDIES)
     for _ in flips(tmp_path / "one.parquet"):
-        with pytest.raises(StoreError, match=r"one\.parquet is damaged .*: run `python -m simulations run one`"):
+        with pytest.raises(RefusedError, match=r"one\.parquet is damaged .*: run `python -m simulations run one`"):
             read_table(tmp_path, "one")
     assert len(read_table(tmp_path, "one")[0]) == 2
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import ESTIMATE
 from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import SHARDS, ClusterError, repeated
-from grpo_theory.harness.runner import ForeignWorkerError, merge, run, run_shard, say_lost, tell
-from grpo_theory.harness.store import CHUNKS, Store, StoreError
-from grpo_theory.harness.study_file import Collection, KernelFileError, first_line, load_kernels
+from grpo_theory.harness.options import SHARDS, RefusedError, repeated
+from grpo_theory.harness.runner import chunks_of, compute_chunks, merge, missing_in, run, say_lost, tell
+from grpo_theory.harness.store import CHUNKS, Store
+from grpo_theory.harness.study_file import Collection, first_line, load_kernels
 from grpo_theory.harness.verdicts import CLAIMS, judge_tables, say_power, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
@@ -32,27 +32,22 @@ def obey(options: argparse.Namespace, collection: Collection) -> int:
     named = () if options.command == "merge" else options.studies
     names = list(dict.fromkeys(named)) or list(collection.studies)
     unknown = [name for name in names if name not in collection.studies]
-    if unknown:
-        return _refuse(f"STUDY must be one of {', '.join(collection.studies)}, got {unknown[0]!r}")
     kernels: list[SourceFile] = []
     try:
+        if unknown:
+            raise RefusedError(f"STUDY must be one of {', '.join(collection.studies)}, got {unknown[0]!r}")
         # The cells that a user's kernels add are known once these are registered.
         kernels = load_kernels(options.kernels)
         root = options.results or Path("results-quick" if options.quick else "results")
         return (_merge if options.command == "merge" else _compute)(names, root, options, kernels, collection)
-    except (ClusterError, ForeignWorkerError, KernelFileError) as error:
-        return _refuse(str(error))
-    except StoreError as error:
-        return _refuse(error.told(given(options), collection.program))
+    except RefusedError as error:
+        message = error.told(given(options), collection.program)
     except BrokenExecutor as error:
         return say_lost(error)
     except (TypeError, ValueError, ArithmeticError) as error:
         if not kernels:
             raise
-        return _refuse(f"a study has failed with --kernels, what was finished is kept: {first_line(error)}")
-
-
-def _refuse(message: str) -> int:
+        message = f"a study has failed with --kernels, what was finished is kept: {first_line(error)}"
     print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
     return 2
 
@@ -71,7 +66,12 @@ def _compute(
     with store.locked():
         with options.executor(options.workers, collection.prepare) as executor:
             if shard:
-                run_shard(shard, chosen, root, store, executor, quick=options.quick, kernels=kernels)
+                # Neighbours in the order of chunks cost alike, so that shards do.
+                part = chunks_of(chosen, quick=options.quick)[shard.number - 1 :: shard.parts]
+                missing = missing_in(part, store, Store(root, options.seed))
+                tell(f"{len(missing)} of {len(part)} chunks to compute")
+                computed = sum(1 for _ in compute_chunks(missing, store, executor, kernels))
+                tell(f"{counted(computed, 'chunk')} computed, in {store.root}: `merge` brings the shards together")
             else:
                 list(run(chosen, store, executor, quick=options.quick, kernels=kernels))
         return verify(names, root, options, collection) if options.command == "verify" else 0
@@ -83,7 +83,8 @@ def _merge(
     folders = options.folders or sorted(path for path in (root / SHARDS).glob("*-of-*") if path.is_dir())
     absent = [folder for folder in folders if not (folder / CHUNKS).is_dir()]
     if absent or not folders:
-        return _refuse(f"FOLDER must hold the chunks of a shard, got {absent[0] if absent else f'none, and none is in {root}'}")
+        found = absent[0] if absent else f"none, and none is in {root}"
+        raise RefusedError(f"FOLDER must hold the chunks of a shard, got {found}")
     store = Store(root, options.seed)
     with store.locked():
         chosen = [collection.studies[name] for name in names]

@@ -24,8 +24,28 @@ CHATTY = ("distributed.client", "distributed.core", "distributed.comm", "distrib
 """Loggers of Dask that write tracebacks when a connection ends, which is said in a line here."""
 
 
-class ClusterError(Exception):
-    """A cluster that cannot be used; the message says which and why."""
+class RefusedError(Exception):
+    """What a command cannot do, such as use a results folder, a table, a cluster or a file of kernels.
+
+    Attributes
+    ----------
+    reason : str
+        What it cannot use, and why.
+    remedy : str
+        The command that mends it, without the program's name and options; empty if there is none.
+    """
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason, remedy)
+        self.reason, self.remedy = reason, remedy
+
+    def told(self, options: str, program: str = "python -m simulations") -> str:
+        """Return the message, its remedy with the options that were given."""
+        command = " ".join([program, self.remedy, options]).rstrip()
+        return f"{self.reason}: run `{command}`" if self.remedy else self.reason
+
+    def __str__(self) -> str:
+        return self.told("")
 
 
 class ClusterLostError(BrokenExecutor):
@@ -41,7 +61,7 @@ def dask(workers: int, prepare: Callable[[], object], address: str = "") -> Iter
 
     Raises
     ------
-    ClusterError
+    RefusedError
         If no scheduler answers there, or Dask is not installed.
     ClusterLostError
         If it is lost at work.
@@ -49,7 +69,7 @@ def dask(workers: int, prepare: Callable[[], object], address: str = "") -> Iter
     try:
         import distributed
     except ImportError:
-        raise ClusterError("--executor dask needs the extra dask: pip install 'grpo-theory[dask]'") from None
+        raise RefusedError("--executor dask needs the extra dask: pip install 'grpo-theory[dask]'") from None
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
@@ -61,7 +81,7 @@ def dask(workers: int, prepare: Callable[[], object], address: str = "") -> Iter
         try:
             client = stack.enter_context(distributed.Client(where, timeout=PATIENCE, set_as_default=False))
         except OSError as error:
-            raise ClusterError(f"--executor must name a scheduler that answers, got {where}: {error}") from None
+            raise RefusedError(f"--executor must name a scheduler that answers, got {where}: {error}") from None
         try:
             yield client.get_executor(pure=False)
         except distributed.KilledWorker as error:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -15,8 +14,8 @@ from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.interrupts import GO_ON
-from grpo_theory.harness.options import ClusterLostError, Shard
-from grpo_theory.harness.store import NUMERICAL, Store, StoreError, checkout_checksum, versions
+from grpo_theory.harness.options import ClusterLostError, RefusedError
+from grpo_theory.harness.store import NUMERICAL, Store, checkout_checksum, versions
 from grpo_theory.harness.study import Cell, Settings, Study, chunk_generator, table_of
 from grpo_theory.harness.study_file import load_study, study_in
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
@@ -25,10 +24,6 @@ from grpo_theory.validation import counted
 Chunk = tuple[Study, Cell, int]
 Origin = str | tuple[SourceFile, ...]
 """Where a worker finds a study: in a module of a package, or in files that travel."""
-
-
-class ForeignWorkerError(Exception):
-    """A worker whose numbers would not be ours, because its code or its versions are others; the message says which."""
 
 
 def made_with(origin: Origin) -> dict[str, str]:
@@ -52,14 +47,12 @@ def compute_chunk(
 
     Raises
     ------
-    ForeignWorkerError
+    RefusedError
         If this process is not `made_with` what is wanted, as on another machine.
     """
     for name, own in made_with(origin).items():
         if own != wanted[name]:
-            raise ForeignWorkerError(
-                f"the worker on {platform.node()} has another {name}, {own[:12]} and not {wanted[name][:12]}"
-            )
+            raise RefusedError(f"the worker on {platform.node()} has another {name}, {own[:12]} and not {wanted[name][:12]}")
     one_thread(1, user_api="blas")
     for kernel in kernels:
         kernel.load()
@@ -118,27 +111,6 @@ def run(
             if left := len(missing) - done:
                 minutes = (time.perf_counter() - start) * left / done / 60.0
                 tell(f"{counted(left, 'chunk')} left, about {minutes:.1f} min")
-
-
-def run_shard(
-    shard: Shard,
-    chosen: Sequence[Study],
-    root: Path,
-    own: Store,
-    executor: Executor,
-    *,
-    quick: bool = False,
-    kernels: Sequence[SourceFile] = (),
-) -> None:
-    """Compute what is missing of every n-th chunk of studies into the shard's own store, as one job of an array does.
-
-    Neighbours in the order of chunks cost alike, so that shards do. What the results or the shard already hold is not computed.
-    """
-    part = chunks_of(chosen, quick=quick)[shard.number - 1 :: shard.parts]
-    missing = missing_in(part, own, Store(root, own.seed))
-    tell(f"{len(missing)} of {len(part)} chunks to compute")
-    computed = sum(1 for _ in compute_chunks(missing, own, executor, kernels))
-    tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
 
 
 def merge(chosen: Sequence[Study], store: Store, others: Sequence[Store], *, quick: bool = False) -> Counter[str]:
@@ -203,7 +175,7 @@ def build_table(study: Study, store: Store, *, quick: bool = False) -> None:
 
     Raises
     ------
-    StoreError
+    RefusedError
         If one cannot be read back: a table without it would be of fewer replications than it says.
     """
     seconds = 0.0
@@ -214,7 +186,7 @@ def build_table(study: Study, store: Store, *, quick: bool = False) -> None:
             records = [store.read_chunk(study, cell, chunk) for chunk in range(cell.chunks)]
             if None in records:
                 lost = f"chunk {records.index(None)} of study {study.name}"
-                raise StoreError(f"{lost} cannot be read back: run the same command to compute it again")
+                raise RefusedError(f"{lost} cannot be read back: run the same command to compute it again")
             seconds += sum(record["seconds"] for record in records if record)
             yield cell.settings, [record["data"] for record in records if record]
 

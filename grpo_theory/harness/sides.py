@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim, Comparison, Evidence, Share, Statement
+from grpo_theory.evidence import Claim, Evidence, Share, Statement
 from grpo_theory.evidence.reading import BoundedMean, two_sides
 from grpo_theory.harness.study import EXACT, PART, Cell, Rows, Settings, Study
 from grpo_theory.simulate.streams import BEGUN
@@ -411,7 +411,7 @@ def _of_functions(module: ModuleType, statements: Mapping[str, Statement], *, co
             if isinstance(one, Mapping):
                 found.append({"statement": "", "prediction": float("nan"), **EXACT, **one})
                 continue
-            if not isinstance(one, Comparison):
+            if not isinstance(one, Claim):
                 raise StudyError("compare() must yield comparisons, STATEMENT.compare(...), or rows of data, as dicts")
             if one.statement.id not in statements:
                 raise StudyError(f"compare() yields a comparison of {one.statement.id!r}, which its file does not state")
@@ -420,12 +420,13 @@ def _of_functions(module: ModuleType, statements: Mapping[str, Statement], *, co
             begun = BEGUN.times
         return found
 
-    def table(results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
-        if compares:
-            return [row for _, chunks in results for chunk in chunks for row in chunk]
-        return [row for settings, chunks in results for row in module.rows(settings, chunks)]
+    def of_chunks(settings: Settings, chunks: list[Any]) -> Rows:
+        return [row for chunk in chunks for row in chunk]
 
-    cells = getattr(module, "cells", lambda quick: [Cell({})])
-    if compares:
-        return {"cells": cells, "compute": compared, "table": table}
-    return {"cells": cells, "compute": module.simulate, "table": table, "claims": lambda table: list(module.claims(table))}
+    rows_of = of_chunks if compares else module.rows
+    functions = {
+        "cells": getattr(module, "cells", lambda quick: [Cell({})]),
+        "compute": compared if compares else module.simulate,
+        "table": lambda results, quick: [row for one in results for row in rows_of(*one)],
+    }
+    return functions if compares else functions | {"claims": lambda table: list(module.claims(table))}

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from grpo_theory.estimation import Estimator, SourceFile
 from grpo_theory.estimation.code import code_checksum
+from grpo_theory.harness.options import RefusedError
 from grpo_theory.harness.study import Cell, Study
 
 LIBRARY = "grpo_theory"
@@ -133,35 +134,8 @@ RUNS = "runs"
 """The folder of facts of runs, which no number depends on."""
 PARTIAL = ".partial"
 """The ending of a file that is being written."""
-PROGRAM = "python -m simulations"
-"""The command whose results these are, unless another is named."""
 NUMERICAL = ("numpy", "scipy", "numba")
 """What a chunk's numbers are made with: a chunk of other versions is computed again."""
-
-
-class StoreError(Exception):
-    """A results folder or file that cannot be used.
-
-    Attributes
-    ----------
-    reason : str
-        Which, and why.
-    remedy : str
-        The command that mends it, without the program's name and options; empty if there is none.
-    """
-
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(reason, remedy)
-        self.reason = reason
-        self.remedy = remedy
-
-    def told(self, options: str, program: str = PROGRAM) -> str:
-        """Return the message, its remedy with the options that were given."""
-        command = " ".join([program, self.remedy, options]).rstrip()
-        return f"{self.reason}: run `{command}`" if self.remedy else self.reason
-
-    def __str__(self) -> str:
-        return self.told("")
 
 
 @cache
@@ -176,7 +150,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     Raises
     ------
-    StoreError
+    RefusedError
         If it cannot be written, as on a full disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
@@ -185,7 +159,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}; what was finished before is kept") from None
+        raise RefusedError(f"cannot write {path}: {error.strerror}; what was finished before is kept") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -200,7 +174,7 @@ class Store:
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{option} must be a folder that can be written, got {root}: {error.strerror}") from None
+            raise RefusedError(f"{option} must be a folder that can be written, got {root}: {error.strerror}") from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -208,7 +182,7 @@ class Store:
 
         Raises
         ------
-        StoreError
+        RefusedError
             If another run is at work there, or the file of the lock cannot be had.
         """
         path, other = self.root / ".lock", f"give {self.option} another folder"
@@ -219,9 +193,9 @@ class Store:
 
                     fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StoreError(f"another run is at work in {self.root}: wait until it has finished, or {other}") from None
+                raise RefusedError(f"another run is at work in {self.root}: wait until it has finished, or {other}") from None
             except OSError as error:
-                raise StoreError(f"cannot lock {path}, by which runs know of each other: {error.strerror}; {other}") from None
+                raise RefusedError(f"cannot lock {path}, by which runs know of each other: {error.strerror}; {other}") from None
             # What runs that were killed while they wrote have left.
             for folder, pattern in ((self.root, "*"), (self.root / RUNS, "*"), (self.root / CHUNKS, "**/*")):
                 for left in folder.glob(f"{pattern}{PARTIAL}"):
@@ -276,7 +250,7 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
 
     Raises
     ------
-    StoreError
+    RefusedError
         If the table is missing, or is not to the last bit what a study wrote.
     """
     path = root / f"{study}.parquet"
@@ -286,12 +260,12 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         arrow = pq.ParquetFile(pa.BufferReader(opened(content)), pre_buffer=False).read(use_threads=False)
         facts = json.loads(arrow.schema.metadata[b"grpo_theory"])
     except FileNotFoundError:
-        raise StoreError(f"there is no table {path}", f"run {study}") from None
+        raise RefusedError(f"there is no table {path}", f"run {study}") from None
     except OSError as error:
-        raise StoreError(f"the table {path} cannot be read: {error.strerror}") from None
+        raise RefusedError(f"the table {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         reason = f"the table {path} is damaged or edited, or another version wrote it ({error})"
-        raise StoreError(reason, f"run {study}") from None
+        raise RefusedError(reason, f"run {study}") from None
     return arrow.to_pandas(use_threads=False), facts
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from grpo_theory.estimation import Estimator, SourceFile, estimators
 from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
 from grpo_theory.evidence.claim import WHOSE, check_margin
-from grpo_theory.harness.options import nothing
+from grpo_theory.harness.options import RefusedError, nothing
 from grpo_theory.harness.sides import FORMS, StudyError, stated_in, study_of
 from grpo_theory.harness.study import Study, table_of
 
@@ -105,16 +105,12 @@ def study_in(module: str) -> Study:
     return study
 
 
-class KernelFileError(Exception):
-    """A file of kernels that cannot be used; the message says which and why."""
-
-
 def load_kernels(paths: Sequence[Path]) -> list[SourceFile]:
     """Run files of kernels, and return them ready for other processes.
 
     Raises
     ------
-    KernelFileError
+    RefusedError
         If one cannot be read, raises anything, registers no estimator, or has the name of an installed module.
     """
     sources = []
@@ -130,7 +126,7 @@ def load_kernels(paths: Sequence[Path]) -> list[SourceFile]:
             sources.append(source)
         except (Exception, SystemExit) as error:  # a user's file may raise anything
             wanted = "--kernels must be a Python file that registers estimators"
-            raise KernelFileError(f"{wanted}, got {path}: {first_line(error)}") from None
+            raise RefusedError(f"{wanted}, got {path}: {first_line(error)}") from None
     return sources
 
 

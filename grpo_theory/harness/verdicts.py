@@ -13,15 +13,8 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import REFUTATIONS, judge
-from grpo_theory.harness.store import (
-    StoreError,
-    checksum_of,
-    opened_json,
-    read_table,
-    sealed_json,
-    study_fingerprint,
-    write_atomically,
-)
+from grpo_theory.harness.options import RefusedError
+from grpo_theory.harness.store import checksum_of, opened_json, read_table, sealed_json, study_fingerprint, write_atomically
 from grpo_theory.harness.study import Study
 from grpo_theory.user_text import printable
 from grpo_theory.validation import counted
@@ -74,7 +67,7 @@ def judge_tables(root: Path, names: Sequence[str], studies: Mapping[str, Study])
 
     Raises
     ------
-    StoreError
+    RefusedError
         If a table of the named studies is missing, or is of another seed, mode or version than the first of them.
     """
     facts = read_table(root, names[0])[1]
@@ -87,9 +80,9 @@ def judge_tables(root: Path, names: Sequence[str], studies: Mapping[str, Study])
             wanted = {fact: facts[fact] for fact in SAME} | {"source": study_fingerprint(study)}
             other = [fact for fact, value in wanted.items() if own[fact] != value]
             if other:
-                raise StoreError(f"the table {root / name}.parquet is of another {other[0]}", f"run {name}")
+                raise RefusedError(f"the table {root / name}.parquet is of another {other[0]}", f"run {name}")
             tables[name] = table
-        except StoreError as error:
+        except RefusedError as error:
             if name in names:
                 raise
             left_out[name] = error.reason
@@ -118,7 +111,7 @@ def read_verdicts(root: Path, studies: Collection[str]) -> Verdicts:
 
     Raises
     ------
-    StoreError
+    RefusedError
         If there are no verdicts, they are damaged or edited, or a table has been replaced since they were judged.
     """
     path = root / CLAIMS
@@ -128,16 +121,16 @@ def read_verdicts(root: Path, studies: Collection[str]) -> Verdicts:
         if hashlib.sha256(content).hexdigest() != origin[CLAIMS]:
             raise ValueError("other claims")
     except FileNotFoundError as error:
-        raise StoreError(f"there are no verdicts {error.filename}", "verify") from None
+        raise RefusedError(f"there are no verdicts {error.filename}", "verify") from None
     except (OSError, ValueError) as error:
         reason = f"the verdicts {path} are damaged, or not what `verify` wrote ({type(error).__name__})"
-        raise StoreError(reason, "verify") from None
+        raise RefusedError(reason, "verify") from None
     for name, checksum in origin["tables"].items():
         if name not in studies:
-            raise StoreError(f"the verdicts {path} are of a study {name!r}, which there is not", "verify")
+            raise RefusedError(f"the verdicts {path} are of a study {name!r}, which there is not", "verify")
         table = root / f"{name}.parquet"
         if not table.is_file() or checksum_of(table) != checksum:
-            raise StoreError(f"the table {table} is not the one that {path} was judged from", f"verify {name}")
+            raise RefusedError(f"the table {table} is not the one that {path} was judged from", f"verify {name}")
     claims = pd.read_csv(BytesIO(content), keep_default_na=False)
     return Verdicts(claims, origin["seed"], origin["quick"], origin["versions"], tuple(origin["tables"]))
 
@@ -156,7 +149,7 @@ def check_together(root: Path, names: Sequence[str]) -> None:
     first = names[0]
     for name, fact in product(names[1:], SAME):
         if facts[name][fact] != facts[first][fact]:
-            raise StoreError(f"the tables of {first} and {name} in {root} are of another {fact} each", f"run {first} {name}")
+            raise RefusedError(f"the tables of {first} and {name} in {root} are of another {fact} each", f"run {first} {name}")
 
 
 def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, quick: bool) -> pd.DataFrame:

@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from grpo_theory.harness.options import process_pool
-from grpo_theory.harness.store import StoreError, read_table
+from grpo_theory.harness.options import RefusedError, process_pool
+from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import check_together
 from grpo_theory.page import style
 
@@ -28,7 +28,7 @@ def draw(module: str, results: Path, out: Path) -> None:
         figure = drawn.draw(tables)
     except KeyError as error:
         reason = f"the tables of {', '.join(drawn.TABLES)} lack what the figure {name} reads, {error}"
-        raise StoreError(reason, f"run {' '.join(drawn.TABLES)}") from error
+        raise RefusedError(reason, f"run {' '.join(drawn.TABLES)}") from error
     save(figure, out, name)
 
 

@@ -9,18 +9,10 @@ from matplotlib.figure import Figure
 
 from grpo_theory.evidence import PARTS, decided
 from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import ClusterError, repeated
-from grpo_theory.harness.runner import ForeignWorkerError, run, say_lost
-from grpo_theory.harness.store import Store, StoreError, read_table
-from grpo_theory.harness.study_file import (
-    Collection,
-    KernelFileError,
-    StudyFileError,
-    collect_files,
-    draw_of,
-    first_line,
-    load_kernels,
-)
+from grpo_theory.harness.options import RefusedError, repeated
+from grpo_theory.harness.runner import run, say_lost
+from grpo_theory.harness.store import Store, read_table
+from grpo_theory.harness.study_file import Collection, StudyFileError, collect_files, draw_of, first_line, load_kernels
 from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, say_power, write_verdicts
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
@@ -51,9 +43,7 @@ def verify(options: argparse.Namespace) -> int:
         store = Store(root, options.seed, "--out")
         with store.locked():
             return _decide(studies, store, options)
-    except (ClusterError, ForeignWorkerError, KernelFileError) as error:
-        raise ValueError(str(error)) from None
-    except StoreError as error:
+    except RefusedError as error:
         raise ValueError(f"{error.reason}{': run the same command again' if error.remedy else ''}") from None
     except BrokenExecutor as error:
         return say_lost(error)
