@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from grpo_theory.harness.options import RefusedError, repeated
-from grpo_theory.harness.verdicts import read_seed, read_verdicts
+from grpo_theory.harness.store import read_facts
+from grpo_theory.harness.verdicts import ORIGIN, read_verdicts
 from grpo_theory.page.drawing import draw, draw_all, prepare
 from paper_figures.content.report import write_report
 from paper_figures.discovery import figures, figures_of
@@ -50,4 +51,4 @@ def _report(results: Path, out: Path) -> None:
 
 def _given(options: argparse.Namespace, results: Path) -> str:
     """Return the options with which the tables are made that are read here."""
-    return repeated(quick=options.quick, seed=read_seed(results), results=options.results)
+    return repeated(quick=options.quick, seed=read_facts(results / ORIGIN).get("seed", 0), results=options.results)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from grpo_theory.harness.interrupts import KEPT, ended, ending_at_once, output_refused
-from grpo_theory.harness.options import Shard, add_run, add_workers
+from grpo_theory.harness.options import add_run, add_workers, shard
 from grpo_theory.user_text import Parser
 
 
@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="compute what is missing")
     _add_work(run)
-    run.add_argument("--shard", type=Shard.parse, metavar="I/N", help="only part I of N, as for a job of an array; then `merge`")
+    run.add_argument("--shard", type=shard, metavar="I/N", help="only part I of N, as for a job of an array; then `merge`")
 
     judged = "compute what is missing, and judge the claims, together with those of tables that stand there already"
     _add_work(commands.add_parser("verify", help=judged))

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from grpo_theory.harness.options import Shard
+from grpo_theory.harness.options import shard
 from simulations import __main__ as command
 
 ASKED = ["best_group", "one_large_step"]
@@ -49,4 +49,4 @@ def test_a_merge_says_what_is_missing_and_builds_what_is_not(undisturbed, tmp_pa
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/3/5"])
 def test_no_part_of_a_run(text):
     with pytest.raises(argparse.ArgumentTypeError, match="must be i/n with 1 <= i <= n"):
-        Shard.parse(text)
+        shard(text)

@@ -62,12 +62,13 @@ def _compute(
 ) -> int:
     chosen = [collection.studies[name] for name in names]
     shard = options.shard if options.command == "run" else None
-    store = Store(shard.folder(root) if shard else root, options.seed)
+    number, parts = shard or (0, 1)
+    store = Store(root / SHARDS / f"{number}-of-{parts}" if shard else root, options.seed)
     with store.locked():
         with options.executor(options.workers, collection.prepare) as executor:
             if shard:
                 # Neighbours in the order of chunks cost alike, so that shards do.
-                part = chunks_of(chosen, quick=options.quick)[shard.number - 1 :: shard.parts]
+                part = chunks_of(chosen, quick=options.quick)[number - 1 :: parts]
                 missing = missing_in(part, store, Store(root, options.seed))
                 tell(f"{len(missing)} of {len(part)} chunks to compute")
                 computed = sum(1 for _ in compute_chunks(missing, store, executor, kernels))

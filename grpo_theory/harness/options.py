@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
@@ -162,30 +161,18 @@ SHARDS = "shards"
 """Where shards' folders stand within the results."""
 
 
-@dataclass(frozen=True)
-class Shard:
-    """One of n equal parts of a run, numbered from 1."""
+def shard(text: str) -> tuple[int, int]:
+    """Read i/n, the number of a shard, from 1, and how many equal parts of a run there are.
 
-    number: int
-    parts: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """Read i/n.
-
-        Raises
-        ------
-        argparse.ArgumentTypeError
-            Unless 1 <= i <= n.
-        """
-        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-        if not found or not 1 <= int(found[1]) <= int(found[2]):
-            raise argparse.ArgumentTypeError(f"must be i/n with 1 <= i <= n, as 3/8, got {text!r}")
-        return cls(int(found[1]), int(found[2]))
-
-    def folder(self, root: Path) -> Path:
-        """Return the shard's folder within the results."""
-        return root / SHARDS / f"{self.number}-of-{self.parts}"
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        Unless 1 <= i <= n.
+    """
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"must be i/n with 1 <= i <= n, as 3/8, got {text!r}")
+    return int(found[1]), int(found[2])
 
 
 def add_workers(command: argparse.ArgumentParser) -> None:

@@ -128,6 +128,14 @@ def opened_json(content: bytes) -> Any:
     return json.loads(opened(content))["body"]
 
 
+def read_facts(path: Path) -> dict[str, Any]:
+    """Return the facts in a file of sealed JSON, none if there is no such file or it is damaged."""
+    try:
+        return dict(opened_json(path.read_bytes()))
+    except (OSError, ValueError):
+        return {}
+
+
 CHUNKS = "chunks"
 """The folder of chunks."""
 RUNS = "runs"
@@ -205,11 +213,9 @@ class Store:
     def read_chunk(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any] | None:
         """Return a chunk's record, or None if it is missing, damaged, or made by other code, versions, settings or seed."""
         path, expected = self._place(study, cell, chunk)
-        try:
-            body = opened_json(path.read_bytes())
-        except (OSError, ValueError):
-            return None
-        same = all(body["versions"].get(name) == versions()[name] for name in NUMERICAL)
+        body = read_facts(path)
+        made = body.get("versions", {})
+        same = all(made.get(name) == versions()[name] for name in NUMERICAL)
         return body if same and {name: body.get(name) for name in expected} == expected else None
 
     def write_chunk(self, study: Study, cell: Cell, chunk: int, data: Any, seconds: float) -> None:
@@ -267,11 +273,3 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         reason = f"the table {path} is damaged or edited, or another version wrote it ({error})"
         raise RefusedError(reason, f"run {study}") from None
     return arrow.to_pandas(use_threads=False), facts
-
-
-def read_run(root: Path, study: str) -> dict[str, Any]:
-    """Return what is known of the run that built a table: processor seconds, host, when; nothing if that is lost."""
-    try:
-        return dict(opened_json((root / RUNS / f"{study}.json").read_bytes()))
-    except (OSError, ValueError):
-        return {}

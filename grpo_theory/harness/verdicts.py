@@ -135,14 +135,6 @@ def read_verdicts(root: Path, studies: Collection[str]) -> Verdicts:
     return Verdicts(claims, origin["seed"], origin["quick"], origin["versions"], tuple(origin["tables"]))
 
 
-def read_seed(root: Path) -> int:
-    """Return the seed of the verdicts in a folder, and 0 if there are none."""
-    try:
-        return int(opened_json((root / ORIGIN).read_bytes())["seed"])
-    except (OSError, ValueError):
-        return 0
-
-
 def check_together(root: Path, names: Sequence[str]) -> None:
     """Raise unless the tables of some studies agree in seed, mode and versions, as those of one figure must."""
     facts = {name: read_table(root, name)[1] for name in names}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from grpo_theory.evidence import LEVEL, PARTS, REFUTATIONS, Statement, decided
-from grpo_theory.harness.store import read_run, read_table
+from grpo_theory.harness.store import RUNS, read_facts, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.study_file import Collection as Studies
 from grpo_theory.harness.verdicts import Verdicts
@@ -78,7 +78,7 @@ def add_made(page: Page, results: Path, verdicts: Verdicts, studies: Mapping[str
         sizes = {column: table[column].dropna() for column in ("batch_size", "group_size") if column in table}
         settings = json.dumps({column: sorted({int(size) for size in values}) for column, values in sizes.items()})
         counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
-        seconds = read_run(results, name).get("processor seconds", "not known")
+        seconds = read_facts(results / RUNS / f"{name}.json").get("processor seconds", "not known")
         rows.append((name, studies[name].title, settings, ", ".join(map(str, counts)), facts["seed"], seconds))
     columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
     page.table(pd.DataFrame(rows, columns=columns), summary="Settings, replications, seeds and times")
