@@ -12,7 +12,7 @@ from scipy.stats import binom, binomtest
 import grpo_theory as gt
 from grpo_theory import laboratory
 from grpo_theory.laboratory import replications_to_tell
-from grpo_theory.laboratory.measurement import empirical_error, model_error, relative_error
+from grpo_theory.laboratory.measurement import errors
 from grpo_theory.simulate.streams import block_generator
 
 
@@ -330,14 +330,15 @@ def test_the_errors_of_few_replications_are_those_of_the_table():
     """Morris et al., Table 6, of four replications, where n - 1 and n are a third apart."""
     estimate, error = np.array([0.3, -0.2, 0.9, 0.4]), np.array([0.5, 0.4, 0.6, 0.7])
     empirical = np.sqrt(((estimate - estimate.mean()) ** 2).sum() / 3.0)
-    assert empirical_error(estimate) == pytest.approx((empirical, empirical / np.sqrt(2.0 * 3.0)), rel=1e-14)
+    found = errors(estimate, error)
+    assert found[0] == pytest.approx((empirical, empirical / np.sqrt(2.0 * 3.0)), rel=1e-14)
     squares = error**2
     model = np.sqrt(squares.mean())
     spread = np.sqrt(((squares - squares.mean()) ** 2).sum() / 3.0)
-    assert model_error(error) == pytest.approx((model, spread / np.sqrt(4.0 * 4.0) / model), rel=1e-14)
+    assert found[1] == pytest.approx((model, spread / np.sqrt(4.0 * 4.0) / model), rel=1e-14)
     variance = (spread / np.sqrt(4.0 * 4.0) / model**2) ** 2 + 1.0 / (2.0 * 3.0)
     ratio = model / empirical
-    assert relative_error(estimate, error) == pytest.approx((100.0 * (ratio - 1.0), 100.0 * ratio * np.sqrt(variance)), rel=1e-14)
+    assert found[2] == pytest.approx((100.0 * (ratio - 1.0), 100.0 * ratio * np.sqrt(variance)), rel=1e-14)
 
 
 def test_zip_ranks_by_distance_in_standard_errors():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -168,7 +169,6 @@ class Pilot:
     batch_size: int
     group_size: int
     directions: ArrayLike | None = None
-    _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         as_sizes(self.batch_size, self.group_size)
@@ -200,10 +200,9 @@ class Pilot:
         ValueError
             If directions do not have the policy's dimension.
         """
-        kept = self._memory.get("tables")
-        if kept is None or kept[0] is not problem:
-            self._memory["tables"] = kept = (problem, *_tables(problem, self.directions))
-        _, point, table, gram = kept
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problem must be a Problem, got {problem!r}")
+        point, table, gram = _tables(self, problem)
         replications = as_count("replications", replications)
         generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
         # Prompts and outcomes are drawn one by one: a whole response is one draw.
@@ -230,14 +229,13 @@ class Pilot:
         return Rollouts(block.rewards[i], block.known_scores[i])
 
 
-def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, Array | None]:
+@lru_cache(maxsize=4)
+def _tables(pilot: Pilot, problem: Problem) -> tuple[Point, Array, Array | None]:
     """Return what outcomes are drawn from, and the scores (M, K, J); of a head, logit gradients and the prompts' products.
 
     Such scores are logit gradients (M, K, D) times the rows of a factor of the inner products (M, M) of the hidden states.
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {problem!r}")
-    policy, point = problem.policy, problem.at(problem.theta)
+    policy, point, directions = problem.policy, problem.at(problem.theta), pilot.directions
     if directions is None and type(policy.logit_map) is HeadMap:
         return point, point.logit_gradients, policy.logit_map.hidden @ policy.logit_map.hidden.T
     if directions is None:

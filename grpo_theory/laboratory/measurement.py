@@ -89,32 +89,25 @@ def mean(values: Array) -> Measured:
     return float(values.mean()), float(values.std(ddof=1)) / sqrt(n) if n > 1 else nan
 
 
-def empirical_error(estimate: Array) -> Measured:
-    """Return the standard deviation of the estimates."""
-    if len(estimate) < 2:
-        return nan, nan
-    deviation = float(estimate.std(ddof=1))
-    # sd/sqrt(2 (n - 1)) (Morris, White and Crowther 2019, Table 6).
-    return deviation, deviation / sqrt(2.0 * (len(estimate) - 1))
+def errors(estimate: Array, standard_error: Array) -> tuple[Measured, Measured, Measured]:
+    """Return the measures of error (Morris, White and Crowther 2019, Table 6): what it is, what intervals took it for, and more.
 
-
-def model_error(standard_error: Array) -> Measured:
-    """Return the root of the mean of the squared standard errors that the intervals were built on."""
+    These are the standard deviation of the estimates, and the root of the mean of the squared standard errors.  Last is by how
+    many percent the second exceeds the first.
+    """
+    freedom = len(estimate) - 1
+    empirical = float(estimate.std(ddof=1)) if freedom else nan
     variance, mcse = mean(standard_error**2)
-    error = sqrt(variance) if variance >= 0.0 else nan
-    # The delta method: sqrt(v) errs by (error of v)/(2 sqrt(v)) (Morris, White and Crowther 2019, Table 6).
-    return error, mcse / (2.0 * error) if error > 0.0 else nan
-
-
-def relative_error(estimate: Array, standard_error: Array) -> Measured:
-    """Return by how many percent the model's standard error exceeds the empirical one."""
-    empirical, _ = empirical_error(estimate)
-    model, mcse = model_error(standard_error)
+    model = sqrt(variance) if variance >= 0.0 else nan
+    # The delta method: sqrt(v) errs by (error of v)/(2 sqrt(v)).
+    spread = mcse / (2.0 * model) if model > 0.0 else nan
+    # sd/sqrt(2 (n - 1)).
+    found = (empirical, empirical / sqrt(2.0 * freedom) if freedom else nan), (model, spread)
     if not empirical > 0.0 or not model > 0.0:
-        return nan, nan
+        return *found, (nan, nan)
     ratio = model / empirical
-    # Squared relative errors of the model SE and the empirical SE add up; that of the latter is 1/(2 (n - 1)) (Table 6).
-    return 100.0 * (ratio - 1.0), 100.0 * ratio * sqrt((mcse / model) ** 2 + 0.5 / (len(estimate) - 1))
+    # Squared relative errors of the model SE and the empirical SE add up; that of the latter is 1/(2 (n - 1)).
+    return *found, (100.0 * (ratio - 1.0), 100.0 * ratio * sqrt((spread / model) ** 2 + 0.5 / freedom))
 
 
 def measured(part: Table, truth: float, null: float | None, confidence: float, *, of: str) -> Iterator[Row]:
@@ -127,11 +120,11 @@ def measured(part: Table, truth: float, null: float | None, confidence: float, *
     known = part[np.isfinite(part["estimate"]) & ~part["failed"]]
     if of != "joint" and known.size:
         deviation = known["estimate"] - truth
+        empirical, model, relative = errors(known["estimate"], known["standard_error"])
         yield normal_row("bias", mean(deviation), confidence)
-        yield normal_row("empirical SE", empirical_error(known["estimate"]), confidence)
+        yield normal_row("empirical SE", empirical, confidence)
         yield normal_row("MSE", mean(deviation**2), confidence)
-        yield normal_row("average model SE", model_error(known["standard_error"]), confidence)
-        relative = relative_error(known["estimate"], known["standard_error"])
+        yield normal_row("average model SE", model, confidence)
         yield normal_row("relative % error in model SE", relative, confidence)
     if of != "shadow":
         yield exact_row("coverage", part["covered"], confidence)
@@ -656,15 +649,15 @@ def coverage_grid(
         if not isinstance(designs, Mapping) or not designs:
             wanted = "designs must be a mapping of names to pairs (problem, experiment), at least one, or a function of factors"
             raise TypeError(f"{wanted}, got {shown(designs)}")
-        cells = [({"design": name}, design) for name, design in designs.items()]
+        factors, made = {"design": list(designs)}, designs.__getitem__
     else:
         if not isinstance(factors, Mapping) or not factors:
             raise TypeError(f"factors must be a mapping of names to levels, at least one, got {shown(factors)}")
         if not callable(designs):
             raise TypeError(f"designs must be a function of the factors {', '.join(map(repr, factors))}, got {shown(designs)}")
         check_takes("designs", designs, *factors)
-        points = [dict(zip(factors, levels, strict=True)) for levels in product(*factors.values())]
-        cells = [(point, designs(*point.values())) for point in points]
+        made = designs
+    cells = [(dict(zip(factors, levels, strict=True)), made(*levels)) for levels in product(*factors.values())]
     for point, design in cells:
         if not isinstance(design, tuple) or len(design) != 2:
             raise TypeError(f"designs must have a pair (problem, experiment) at {point}, got {shown(design)}")
