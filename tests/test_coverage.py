@@ -225,7 +225,7 @@ def test_functions_side_by_side_chunks_and_replays_give_the_same_bits():
         merged, whole = chunks[0].merge(chunks[1]), found[name]
         pd.testing.assert_frame_equal(merged.measures(), whole.measures())
         pd.testing.assert_frame_equal(merged.zip(), whole.zip())
-        assert {128 + i for i in chunks[1].answers.refusals} == {i for i in whole.answers.refusals if i >= 128}
+        assert set(chunks[1].answers.refusals) == {i for i in whole.answers.refusals if i >= 128}
         for r in (0, 299):
             again = gt.replay(function, 0.2, truth, replication=r, **shared)
             assert np.array_equal(again.interval.low, whole.low[r], equal_nan=True)

@@ -11,8 +11,9 @@ import pytest
 from grpo_theory.estimation import SourceFile, find
 from grpo_theory.evidence import Margin
 from grpo_theory.harness import store
-from grpo_theory.harness.store import estimator_fingerprint, study_fingerprint
+from grpo_theory.harness.store import study_fingerprint
 from simulations.collection import studies
+from simulations.gradient.cells import estimator_fingerprint
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,7 +9,7 @@ from enumeration import assert_law
 
 import grpo_theory as gt
 from grpo_theory.estimation import CLIPS, MISMATCHES, RATIOS, Estimator
-from grpo_theory.harness.store import estimator_fingerprint
+from simulations.gradient.cells import estimator_fingerprint
 
 SIZES = {"batch_size": 2, "group_size": 3}
 BOUNDED = {

@@ -39,7 +39,9 @@ def obey(options: argparse.Namespace, collection: Collection) -> int:
         # The cells that a user's kernels add are known once these are registered.
         kernels = load_kernels(options.kernels)
         root = options.results or Path("results-quick" if options.quick else "results")
-        return (_merge if options.command == "merge" else _compute)(names, root, options, kernels, collection)
+        if options.command == "merge":
+            return _merge(names, root, options, collection)
+        return _compute(names, root, options, kernels, collection)
     except RefusedError as error:
         message = error.told(given(options), collection.program)
     except BrokenExecutor as error:
@@ -78,9 +80,7 @@ def _compute(
         return verify(names, root, options, collection) if options.command == "verify" else 0
 
 
-def _merge(
-    names: Sequence[str], root: Path, options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection
-) -> int:
+def _merge(names: Sequence[str], root: Path, options: argparse.Namespace, collection: Collection) -> int:
     folders = options.folders or sorted(path for path in (root / SHARDS).glob("*-of-*") if path.is_dir())
     absent = [folder for folder in folders if not (folder / CHUNKS).is_dir()]
     if absent or not folders:

@@ -19,8 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo_theory.estimation import Estimator, SourceFile
-from grpo_theory.estimation.code import code_checksum
+from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.options import RefusedError
 from grpo_theory.harness.study import Cell, Study
 
@@ -92,17 +91,6 @@ def _imported(module: str) -> list[str]:
             for base, names in re.findall(rf"from ({package}[\w.]*) import (\([^)]*\)|.*)", found[name]):
                 waiting += [base, *(f"{base}.{one}" for one in re.findall(r"\w+", names))]
     return [found[name] for name in sorted(found)]
-
-
-def estimator_fingerprint(estimator: Estimator) -> str:
-    """Return a checksum of an estimator's kernel, parameters and parts."""
-    second = estimator.mismatch
-    parts = (estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl, second.ratio, second.bound)
-    codes = [code_checksum(part.function) for part in (*parts, estimator.advantage)]
-    widths = (estimator.clip.low, estimator.clip.high, estimator.aggregation.pool, estimator.aggregation.constant)
-    bounds = (second.bound.low, second.bound.high)
-    facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def sealed(content: bytes) -> bytes:

@@ -17,6 +17,7 @@ from grpo_theory.validation import (
     as_numbers,
     as_positive,
     as_real_array,
+    first_of,
 )
 
 MOST_SEEDS = 10_000_000
@@ -214,8 +215,7 @@ def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
     if first.shape[-1] < 2:
         raise ValueError(f"a and b must have at least 2 runs, got {first.shape[-1]}")
     for name, array in (("a", first), ("b", second)):
-        if not np.isfinite(array).all():
-            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        if (where := first_of(~np.isfinite(array))) is not None:
             raise ValueError(f"{name} must be finite, got {array[where]} at run {where}: count diverged runs apart")
     differences = first - second
     spread = np.maximum.accumulate(differences, axis=-1) - np.minimum.accumulate(differences, axis=-1)

@@ -26,6 +26,7 @@ from grpo_theory.validation import (
     as_numbers,
     cached_array,
     check_shape,
+    first_of,
     kept,
     outline,
     read_only,
@@ -89,8 +90,7 @@ class TrainingRecord:
             check_shape("hessian", arrays["hessian"], (*path.shape[:-2], path.shape[-1], path.shape[-1]), "(..., d, d)")
         if path.ndim == 2:
             for name, array in arrays.items():
-                if np.isnan(array).any():
-                    where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+                if (where := first_of(np.isnan(array))) is not None:
                     raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
         tail_start(n, self.tail)
         arrays["step_sizes"] = as_steps("step_sizes", self.step_sizes, n)

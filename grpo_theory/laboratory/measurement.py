@@ -228,8 +228,8 @@ class Coverage:
         failed = self.failed.reshape(self.replications, -1).any(axis=1)
         if not failed.any():
             return None
-        index = int(np.argmax(failed))
-        return f"replication {self.first + index}: {self.answers.refusals.get(index, 'NaN limits')}"
+        replication = self.first + int(np.argmax(failed))
+        return f"replication {replication}: {self.answers.refusals.get(replication, 'NaN limits')}"
 
     @property
     def nonnested(self) -> int:

@@ -37,7 +37,7 @@ class Answers:
         Whether the sets are ellipsoids: then width, covered and failed repeat one value along the last axis.  None where no
         dataset had an answer.
     refusals : dict of int to str
-        The messages of the datasets that were refused, by their index.
+        The messages of the datasets that were refused, by the number of the replication.
     """
 
     table: Table
@@ -50,8 +50,7 @@ class Answers:
         kinds = {part.joint for part in parts} - {None}
         if len(kinds) > 1:
             raise TypeError(MIXED)
-        starts = np.cumsum([0] + [len(part.table) for part in parts])
-        refusals = {int(s) + i: why for s, part in zip(starts, parts, strict=False) for i, why in part.refusals.items()}
+        refusals = {replication: why for part in parts for replication, why in part.refusals.items()}
         return cls(np.concatenate([part.table for part in parts]), kinds.pop() if kinds else None, refusals)
 
     def put(self, dataset: int | slice, level: int, answer: Any, truth: Array) -> None:
@@ -191,7 +190,7 @@ class Trial:
             self.experiment.take(datasets, index),
             Interval(row["estimate"], row["standard_error"], row["low"], row["high"], level),
             row["covered"][..., 0] if answers.joint else row["covered"],
-            answers.refusals.get(0),
+            answers.refusals.get(replication),
         )
 
     def ask(self, datasets: Any, block: int, start: int, stop: int) -> Answers:
@@ -211,7 +210,7 @@ class Trial:
             for i in range(start, stop):
                 with _named(block * size + i, block * size + i + 1):
                     if (why := self._refusal(answers, i, number, datasets)) is not None:
-                        answers.refusals.setdefault(i, why)
+                        answers.refusals.setdefault(block * size + i, why)
         table = table[start:stop]
         low, high = table["low"], table["high"]
         failed = np.isnan(low) | np.isnan(high)
@@ -225,7 +224,7 @@ class Trial:
             worst = f"low = {low[i].flat[at]:g}, high = {high[i].flat[at]:g}"
             with _named(block * size + start + i, block * size + start + i + 1):
                 raise ValueError(f"interval must return lower limits that do not exceed the upper ones, got {worst}")
-        return Answers(table, answers.joint, {i - start: why for i, why in answers.refusals.items()})
+        return Answers(table, answers.joint, answers.refusals)
 
     def _refusal(self, answers: Answers, row: int | slice, number: int, datasets: Any) -> str | None:
         """Ask, and write the answer down; or return why there is none: a ValueError, or a singular ellipsoid."""

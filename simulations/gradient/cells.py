@@ -1,5 +1,6 @@
 """Runs of studies that simulate gradients on the gallery, and what is read off them."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -8,14 +9,25 @@ from typing import Any
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
+from grpo_theory.estimation.code import code_checksum
 from grpo_theory.harness.sides import Case, Run
-from grpo_theory.harness.store import estimator_fingerprint
 from grpo_theory.harness.study import COLUMNS, PART, Cell
 from simulations.seeds import seed_of
 
 REPLICATIONS = 1 << 18
 QUICK_RESPONSES = 1 << 21
 CHUNK_RESPONSES = 1 << 24
+
+
+def estimator_fingerprint(estimator: gt.Estimator) -> str:
+    """Return a checksum of an estimator's kernel, parameters and parts."""
+    second = estimator.mismatch
+    parts = (estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl, second.ratio, second.bound)
+    codes = [code_checksum(part.function) for part in (*parts, estimator.advantage)]
+    widths = (estimator.clip.low, estimator.clip.high, estimator.aggregation.pool, estimator.aggregation.constant)
+    bounds = (second.bound.low, second.bound.high)
+    facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
