@@ -91,7 +91,8 @@ class Check:
 
         What only a broken or sound case has, and the run does not name, is for the reader and not for the run.
         """
-        assert self.of is not None
+        if self.of is None:
+            return {(): Cell({PART: self.sides.__name__, **case})}
         named = signature(self.of.compute).parameters
         asked = {name: value for name, value in variant.items() if name in case or name in named}
         found = {}
@@ -103,11 +104,8 @@ class Check:
     def cells(self, quick: bool) -> Iterator[Cell]:
         """Yield the cells that it needs: one a case, or those of the run that it reads."""
         for case in self.listed(quick):
-            if self.of is None:
-                yield Cell({PART: self.sides.__name__, **case})
-            else:
-                for _, variant in self.variants(case):
-                    yield from self.arms(case, variant).values()
+            for _, variant in self.variants(case):
+                yield from self.arms(case, variant).values()
 
     def found(self, case: Case, variant: Case, by_cell: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results of the run that it reads, by arm if it reads several."""
@@ -394,7 +392,7 @@ def _of_checks(parts: Mapping[str, Run | Check]) -> dict[str, Any]:
         for one in checks:
             for case in one.listed(quick):
                 if one.of is None:
-                    made += by_cell[Cell({PART: one.sides.__name__, **case}).key]
+                    made += by_cell[one.arms(case, case)[()].key]
                 else:
                     made += plain(one.rows(case, partial(one.found, case, by_cell=by_cell)))
         return made

@@ -86,9 +86,7 @@ class RewardCounts:
             raise ValueError(f"prompts must be an index of at least 0 for each of the {array.size} rewards, got {shown(prompts)}")
         values, column = np.unique(array, return_inverse=True)
         shape = int(index.max()) + 1, values.size
-        return cls(
-            values, sparse.csr_array(sparse.coo_array((np.ones(array.size, dtype=np.int64), (index, column)), shape=shape))
-        )
+        return cls(values, sparse.csr_array((np.ones(array.size, dtype=np.int64), (index, column)), shape=shape))
 
     @property
     def prompts(self) -> int:
