@@ -122,6 +122,8 @@ class Statement:
     open: str = ""
 
     def __post_init__(self) -> None:
+        if self.kind not in (*KINDS, PARTS):
+            raise ValueError(f"kind must be one of {', '.join((*KINDS, PARTS))}, got {self.kind!r} for {self.id}")
         if not isinstance(self.margin, Margin | None):
             raise TypeError(f"margin must be a Margin, got {type(self.margin).__name__}")
         if self.whose not in WHOSE:
@@ -325,8 +327,6 @@ def _statement(name: str, table: Any, head: Mapping[str, str], margins: Mapping[
     for key in ("says", "kind"):
         if not words.get(key) or not isinstance(words[key], str):
             raise ValueError(f"{where} has no text {key!r}")
-    if words["kind"] not in (*KINDS, PARTS):
-        raise ValueError(f"{where}: kind must be one of {', '.join((*KINDS, PARTS))}, got {words['kind']!r}")
     says, near = words.pop("says"), words.pop("margin", None)
     if isinstance(near, str) and near not in margins:
         raise ValueError(f"{where}: margin must be one of {', '.join(margins)}, got {near!r}")

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.estimation import Estimator, SourceFile, estimators
-from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.claim import WHOSE, check_margin
 from grpo_theory.harness.options import RefusedError, nothing
 from grpo_theory.harness.sides import FORMS, StudyError, stated_in, study_of
@@ -163,8 +163,6 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
     if not study.statements:
         raise StudyFileError(f"{path} states nothing: put a Statement at its top level, and compare or claim it")
     for one in study.statements:  # what is wrong is found before anything is computed, and not when claims are made
-        if one.kind not in (*KINDS, PARTS):
-            raise StudyFileError(f"{path}: kind must be one of {', '.join(KINDS)}, got {one.kind!r} for {one.id}")
         try:
             check_margin(one)
         except ValueError as error:
