@@ -54,7 +54,7 @@ BAD = {
     "raises": ("\n1 / 0\n", "HERE/own_study.py cannot be run: ZeroDivisionError: division by zero (line 2)"),
     "no form": ("X = 1\n", f"{FORMS}none of them"),
     "states nothing": ("def compare(settings):\n    yield {}\n", "HERE/own_study.py states nothing: put a Statement at its top"),
-    "unknown kind": (EXACT.replace('"identity"', '"theorem"'), "HERE/own_study.py cannot be run: ValueError: kind must be one of identity, equality, "),
+    "unknown kind": (EXACT.replace('"identity"', '"theorem"'), "HERE/own_study.py cannot be run: ValueError: kind must be "),
     "not stated": (
         EXACT.replace("yield SQUARE.compare(", 'yield gt.Statement("mine/cube", "", "", "identity").compare('),
         "own_study: compare() yields a comparison of 'mine/cube', which its file does not state",
