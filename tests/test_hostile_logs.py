@@ -159,9 +159,13 @@ def test_paths_that_do_not_fit(tmp_path):
         (tmp_path / "absent", r"path must be a file or a folder of files, and '.*absent' does not exist"),
         (tmp_path, r"path must be a file or a folder of files that end in .*; '.*' has none"),
         (3, "source must be a file's or a folder's name, got 3"),
+        (None, "source must be a file's or a folder's name, got None"),
     ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            gt.read_rollouts(path)
+        for read in (gt.read_rollouts, gt.checks.read_log):
+            with pytest.raises((ValueError, TypeError), match=message):
+                read(path)
+    (tmp_path / "round").symlink_to("round")
+    assert main(["read", str(tmp_path / "round")]) == 2
     (tmp_path / "1.csv").write_text(TABLE)
     (tmp_path / "2.csv").write_text("prompt,other\nx,1\n")
     assert gt.read_rollouts(tmp_path).findings.left_out == {"rows without a reward": 1}

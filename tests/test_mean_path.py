@@ -208,6 +208,7 @@ def test_what_has_no_mean_is_refused():
         (lambda: gt.exact.population("optimal_loo"), "no known advantage in groups without end"),
         (lambda: gt.mean_path(problem, problem.theta, lambda values, law: law, [0.1], steps=1), "named or composed"),
         (lambda: gt.mean_path(problem, problem.theta, "rloo", [0.1], steps=1), "group_size"),
+        (lambda: gt.gradient_mean(problem, problem.theta, lambda values, law: law, batch_size=1, group_size=4), "estimator"),
     ):
         with pytest.raises((ValueError, TypeError), match=told):
             ask()

@@ -25,6 +25,7 @@ def test_the_registry_lists_what_the_papers_know_and_cannot_be_written():
     assert find("rloo") is find(registry["rloo"]) is registry["rloo"]
     with pytest.raises(TypeError, match="does not support item assignment"):
         registry["rloo"] = None
+    assert dict(pickle.loads(pickle.dumps(registry))).keys() == registry.keys()
 
 
 def test_what_a_kernel_reads_is_found_in_its_own_text():
@@ -155,6 +156,11 @@ async def waits(batch, advantages):
     advantages[:, :] = batch.rewards
 
 
+def by_row(batch, advantages):
+    for b in range(len(batch.rewards)):
+        advantages[b] = batch.rewards[b] - batch.rewards[b].mean()
+
+
 def yields(batch, advantages):
     yield 0
 
@@ -223,4 +229,7 @@ def test_kernels_are_what_they_are_declared_to_be():
             np.testing.assert_allclose(run(kind, rewards, norms, lengths, -norms), told, atol=1e-12, err_msg=name)
             affine.add(name)
     assert {"reinforce", "oracle", "optimal", "rloo", "dr_grpo"} <= affine
+    assert affine_coefficients(gt.estimation.make_estimator("by_row", by_row).advantage, 4) == pytest.approx(
+        [1.0, -0.25, 0.0, 0.0, 0.0, 0.0]
+    )
     assert "grpo" not in affine

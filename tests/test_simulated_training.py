@@ -252,6 +252,17 @@ def test_divergence_is_counted_and_kept():
         np.testing.assert_array_equal(np.isnan(runs.objectives[:, 0]), runs.diverged)
 
 
+def test_where_every_run_diverges_all_objectives_are_nan():
+    policy = gt.LinearSoftmax(1e6 * np.random.default_rng(0).normal(size=(2, 3, 2)))
+    problem, sizes = (
+        gt.Problem(gt.Bandit(np.eye(3)[:2]), policy),
+        {"batch_size": 2, "group_size": 4, "steps": 4, "replications": 3},
+    )
+    with warnings.catch_warnings(action="ignore"):
+        runs = gt.simulate_training(problem, None, "rloo", gt.Constant(1e308), **sizes, rng=1, workers=1)
+    assert np.isnan(runs.objectives).all()
+
+
 def test_numbers_that_mean_nothing_are_counts_all_the_same():
     """Where a run has left the numbers: counts of G responses, none below 0, so that they lead out of no table."""
     problem, rng = gt.gallery.problem("tabular"), np.random.default_rng(0)

@@ -377,8 +377,9 @@ def read_log(
     Too easy: 95% of the groups are all right. Take harder prompts or leave out the solved ones; larger groups would not help.
     """
     asked = {"keep": [by] if by else [], **options}
-    first, second = (one if isinstance(one, RolloutLog | None) else read_rollouts(one, **asked) for one in (log, against))
-    return Reading(first, right, second, by, difference)  # type: ignore[arg-type]
+    first = log if isinstance(log, RolloutLog) else read_rollouts(log, **asked)
+    second = against if isinstance(against, RolloutLog | None) else read_rollouts(against, **asked)
+    return Reading(first, right, second, by, difference)
 
 
 def _inside_groups(rows: pd.DataFrame, column: str, kind: pd.Series) -> Estimate | None:

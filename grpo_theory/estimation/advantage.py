@@ -242,6 +242,9 @@ class AffineForm(NDArrayOperatorsMixin):
         self.coefficients = coefficients
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Self:
+        if any(isinstance(one, np.ndarray) for one in inputs):  # a vectorised kernel's: element by element
+            forms = [np.array(one, dtype=object) if isinstance(one, AffineForm) else one for one in inputs]
+            return getattr(ufunc, method)(*forms, **options)
         # Comparisons are refused, too.  A kernel that asks whether rewards are equal would take one branch for all of them.
         forms = [isinstance(one, AffineForm) for one in inputs]
         added = ufunc in (np.add, np.subtract)

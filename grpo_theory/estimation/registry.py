@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Any
@@ -115,14 +115,23 @@ class Estimator:
         try_on_rewards(self.advantage, group_size, rewards.tobytes(), read.tobytes())
 
 
-class Registry(dict[str, Estimator]):
-    """Estimators by name, a copy to be read: shown, it is their names."""
+class Registry(Mapping[str, Estimator]):
+    """Estimators by name, to be read: shown, it is their names."""
+
+    def __init__(self, named: Mapping[str, Estimator]) -> None:
+        self._named = named
+
+    def __getitem__(self, name: str) -> Estimator:
+        return self._named[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named)
+
+    def __len__(self) -> int:
+        return len(self._named)
 
     def __repr__(self) -> str:
-        return fill(", ".join(self), 120)
-
-    def __setitem__(self, name: str, value: Estimator) -> None:
-        raise TypeError("what estimators() returns does not support item assignment: gt.estimator and gt.compose register")
+        return fill(", ".join(self._named), 120)
 
 
 _REGISTRY: dict[str, Estimator] = {}

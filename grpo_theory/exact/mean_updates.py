@@ -312,7 +312,7 @@ def gradient_mean(
     [True, False]
     """
     as_count("batch_size", batch_size)
-    return mean_estimate(*points_at(problem, theta, behaviour), estimator, as_count("group_size", group_size))
+    return mean_estimate(*points_at(problem, theta, behaviour), find(estimator), as_count("group_size", group_size))
 
 
 def plain_step(point: Point, mean: Array, step: float) -> Array:

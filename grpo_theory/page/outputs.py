@@ -25,7 +25,6 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
         The files that will be read.
     """
     chosen: dict[str, Path] = {}
-    folder = Path(table).resolve()
     for kind, given in outputs.items():
         if given in STANDARD_OUTPUT and kind != "json":
             raise ValueError(f"--{kind} must be a file, got {given}; only --json can be printed")
@@ -33,6 +32,7 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
             continue
         try:
             path = Path(given) if given.startswith(OPEN) else Path(given).resolve()
+            folder = Path(table).resolve()
             same = [file for file in read if path.exists() and file.exists() and path.samefile(file)]
             if path == folder or same[:1] == [Path(table)]:
                 raise ValueError(f"--{kind} must not be the table itself, got {given}")

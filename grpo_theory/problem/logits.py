@@ -68,11 +68,11 @@ class Paths:
 
     edges: Integers
     vocabulary_size: int
-    n_responses: int = field(init=False)
-    horizon: int = field(init=False)
-    n_logits: int = field(init=False)
-    taken: Flags = field(init=False)
-    lengths: Integers = field(init=False)
+    n_responses: int = field(init=False, repr=False)
+    horizon: int = field(init=False, repr=False)
+    n_logits: int = field(init=False, repr=False)
+    taken: Flags = field(init=False, repr=False)
+    lengths: Integers = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         try:
@@ -130,9 +130,13 @@ class Paths:
         """Read values of edges (..., D) along each response, shape (..., K, T); 0 beyond its end."""
         return np.where(self.taken, values[..., self.edges], 0.0)
 
+    def _rows(self, values: Array) -> Array:
+        """Return values of edges (..., D) by prefix, (..., D/V, V): also of no policy at all."""
+        return values.reshape(*values.shape[:-1], values.shape[-1] // self.vocabulary_size, self.vocabulary_size)
+
     def log_probabilities(self, logits: Array) -> Array:
         """Return the log probability of each token given its prefix, shape (..., D), for logits of that shape."""
-        return log_softmax(logits.reshape(*logits.shape[:-1], -1, self.vocabulary_size)).reshape(logits.shape)
+        return log_softmax(self._rows(logits)).reshape(logits.shape)
 
     def along(self, values: Array) -> Array:
         """Sum values of edges (..., D) along each response, shape (..., K)."""
@@ -160,7 +164,7 @@ class Paths:
         """
         # sum_e w_e (e_edge - p) = w - p sum_e w_e at each prefix: the gradient of a log softmax, e - p, times the weights.
         logit_gradients = weights - self.by_prefix(weights) * probabilities
-        rows, p = (array.reshape(*array.shape[:-1], -1, self.vocabulary_size) for array in (logit_gradients, probabilities))
+        rows, p = (self._rows(array) for array in (logit_gradients, probabilities))
         return closed(rows, p).reshape(logit_gradients.shape)
 
     def collect(self, weights: Array) -> Array:
@@ -169,11 +173,11 @@ class Paths:
 
     def beside(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the other edges of each prefix, without a difference, shape (..., D)."""
-        return sums_of_others(weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size)).reshape(weights.shape)
+        return sums_of_others(self._rows(weights)).reshape(weights.shape)
 
     def by_prefix(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the edges of each prefix, and give each edge its prefix's sum, shape (..., D)."""
-        totals = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size).sum(axis=-1)
+        totals = self._rows(weights).sum(axis=-1)
         return np.repeat(totals, self.vocabulary_size, axis=-1)
 
     @cached_array
@@ -200,7 +204,7 @@ class Paths:
         total = np.zeros(top.shape)
         np.add.at(total.T, edges, np.exp(through - shift[..., edges]).T)
         with np.errstate(divide="ignore"):
-            mass = (shift + np.log(total)).reshape(*top.shape[:-1], -1, self.vocabulary_size)
+            mass = self._rows(shift + np.log(total))
         return (mass - logsumexp(mass, axis=-1, keepdims=True)).reshape(top.shape)
 
 
