@@ -159,7 +159,7 @@ class Statement:
         sound: Side | None = None,
         margin: float | None = None,
         facts: Mapping[str, float] | None = None,
-    ) -> Claim:
+    ) -> Comparison:
         """Return what was computed of its two sides, of the broken one, and of a sound one.
 
         A side is a number where no draws were made, and else a tuple of its estimate, standard error and number of draws.
@@ -192,7 +192,7 @@ class Statement:
 
         against = prediction if broken_prediction is None else broken_prediction
         right = None if sound is None else held(sound, prediction)
-        return Claim(self, setting, held(estimate, prediction), held(broken, against), facts or {}, right)
+        return Comparison(self, setting, held(estimate, prediction), held(broken, against), facts or {}, right)
 
     def within(self, evidence: Evidence) -> Evidence:
         """Return evidence with the statement's margin, if it has none of its own.
@@ -234,9 +234,6 @@ class Claim:
     >>> claim = statement.claim("integers", exact(2 + 2, 4.0), exact(2 + 3, 4.0))
     >>> claim.statement.id, claim.control.estimate
     ('X1', 5.0)
-    >>> compared = statement.compare("integers", 2 + 2, 4.0, broken=2 + 3)
-    >>> compared.estimate, compared.prediction, compared.broken
-    (4.0, 4.0, 5.0)
     """
 
     statement: Statement
@@ -245,15 +242,26 @@ class Claim:
     control: Evidence
     facts: Mapping[str, float] = field(default_factory=dict)
     sound: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Comparison(Claim):
+    """The claim of two sides that were computed in one setting, the broken one, and the sound one: see `Statement.compare`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> statement = gt.Statement("X1", "example", "two and two are four", "identity")
+    >>> compared = statement.compare("integers", 2 + 2, 4.0, broken=2 + 3)
+    >>> compared.estimate, compared.prediction, compared.broken
+    (4.0, 4.0, 5.0)
+    """
+
     estimate = property(lambda self: self.evidence.estimate)
     prediction = property(lambda self: self.evidence.prediction)
     margin = property(lambda self: self.evidence.margin)
     broken = property(lambda self: self.control.estimate)
     broken_prediction = property(lambda self: self.control.prediction)
-
-
-Comparison = Claim
-"""The claim of two sides that were computed in one setting, the broken one, and the sound one: see `Statement.compare`."""
 
 
 HEAD = ("paper", "derivations", "margins")

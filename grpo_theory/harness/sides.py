@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim, Evidence, Share, Statement
+from grpo_theory.evidence import Claim, Comparison, Evidence, Share, Statement
 from grpo_theory.evidence.reading import BoundedMean, two_sides
 from grpo_theory.harness.study import EXACT, PART, Cell, Rows, Settings, Study
 from grpo_theory.simulate.streams import BEGUN
@@ -409,7 +409,7 @@ def _of_functions(module: ModuleType, statements: Mapping[str, Statement], *, co
             if isinstance(one, Mapping):
                 found.append({"statement": "", "prediction": float("nan"), **EXACT, **one})
                 continue
-            if not isinstance(one, Claim):
+            if not isinstance(one, Comparison):
                 raise StudyError("compare() must yield comparisons, STATEMENT.compare(...), or rows of data, as dicts")
             if one.statement.id not in statements:
                 raise StudyError(f"compare() yields a comparison of {one.statement.id!r}, which its file does not state")
