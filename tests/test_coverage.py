@@ -1,6 +1,7 @@
 """The coverage laboratory, against coverages that are known exactly, and against wrong intervals that it must catch."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import FrozenInstanceError, dataclass
 from functools import partial
 
 import numpy as np
@@ -81,6 +82,16 @@ def test_blocks_are_drawn_by_their_documented_key_and_counted_as_a_loop_does():
     assert run.covered.sum() == (np.abs(means.mean(axis=1) - value(LINEAR)[0]) <= half).sum()
     ends = (f"{name}={np.array2string(getattr(run, name)[3], precision=4)}" for name in ("low", "high", "covered"))
     assert repr(run.replay(3)) == f"Replay(replication=3, {', '.join(ends)})"
+
+
+def test_a_record_is_not_written_on_and_of_one_number_its_p_value_is_a_float():
+    run = normal_run(lambda data, level: (-1.0, 1.0), truth=0.0)
+    assert isinstance(run.p_value(), float)
+    for record in (run, run.trial):
+        with pytest.raises(FrozenInstanceError):
+            record.level = 0.5
+    described = re.findall(r"^    (\w.*) : ", gt.Coverage.__doc__.split("Examples")[0], re.MULTILINE)
+    assert {name for names in described for name in names.split(", ")} <= {*dir(gt.Coverage)}
 
 
 def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denominator(seed):

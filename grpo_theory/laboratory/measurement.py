@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from math import ceil, nan, sqrt
 from typing import Any, Self
@@ -152,6 +153,7 @@ def exact_row(name: str, hits: Flags, confidence: float) -> Row:
     return name, share, sqrt(share * (1.0 - share) / len(hits)), low, high
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Coverage:
     """R replications of an interval function against a truth of shape C.
 
@@ -205,22 +207,37 @@ class Coverage:
     True
     """
 
-    def __init__(self, trial: Trial, first_block: int, answers: Answers) -> None:
-        self.trial, self.first_block, self.answers = trial, first_block, answers
-        self.level, self.truth, self.seed = trial.level, trial.truth, trial.seed
-        self.first, self.replications = first_block * trial.experiment.block_replications, len(answers.table)
-        table = answers.table if isinstance(self.level, tuple) else answers.table[:, 0]
-        self.estimate: Array = table["estimate"]
-        self.standard_error: Array = table["standard_error"]
-        self.low: Array = table["low"]
-        self.high: Array = table["high"]
-        sets = table[..., 0] if answers.joint else table
-        self.width: Array = sets["width"]
-        self.covered: Flags = sets["covered"]
-        self.failed: Flags = sets["failed"]
-        self.failures: Integers = self.failed.sum(axis=0)
-        self.coverage: Array = self.covered.mean(axis=0)
-        self.mcse: Array = np.sqrt(self.coverage * (1.0 - self.coverage) / self.replications)
+    trial: Trial
+    first_block: int
+    answers: Answers
+    level: float | tuple[float, ...] = field(init=False)
+    truth: Array = field(init=False)
+    seed: np.random.SeedSequence = field(init=False)
+    first: int = field(init=False)
+    replications: int = field(init=False)
+    estimate: Array = field(init=False)
+    standard_error: Array = field(init=False)
+    low: Array = field(init=False)
+    high: Array = field(init=False)
+    width: Array = field(init=False)
+    covered: Flags = field(init=False)
+    failed: Flags = field(init=False)
+    failures: Integers = field(init=False)
+    coverage: Array = field(init=False)
+    mcse: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        trial, table = self.trial, self.answers.table
+        found: dict[str, Any] = {name: getattr(trial, name) for name in ("level", "truth", "seed")}
+        found |= {"first": self.first_block * trial.experiment.block_replications, "replications": len(table)}
+        table = table if isinstance(trial.level, tuple) else table[:, 0]
+        found |= {name: table[name] for name in ("estimate", "standard_error", "low", "high")}
+        sets = table[..., 0] if self.answers.joint else table
+        found |= {name: sets[name] for name in ("width", "covered", "failed")}
+        share = sets["covered"].mean(axis=0)
+        found |= {"failures": sets["failed"].sum(axis=0), "coverage": share, "mcse": np.sqrt(share * (1.0 - share) / len(table))}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def first_failure(self) -> str | None:
@@ -251,7 +268,7 @@ class Coverage:
         from scipy.stats import binomtest  # slow to import, and seldom wanted
 
         tested = np.vectorize(lambda hits, level: binomtest(int(hits), self.replications, level).pvalue, otypes=[float])
-        return np.asarray(tested(self.covered.sum(axis=0).T, self.level)).T
+        return tested(self.covered.sum(axis=0).T, self.level).T[()]  # a float, where it is one number
 
     def consistent(self, family_error: float = 1e-3) -> Flags:
         """Test, for each component, whether the measured coverage is compatible with the nominal level; shape S, or (L, *S).

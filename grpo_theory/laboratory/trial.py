@@ -135,11 +135,21 @@ class Replay:
         return f"Replay(replication={self.replication}, low={low}, high={high}, covered={covered})"
 
 
+@dataclass(frozen=True, eq=False, init=False)
 class Trial:
     """An interval function, the problem and experiment on which it is tried, and the seed.
 
     Every replication is a function of the trial and its own number: blocks are drawn whole, whatever part of them is used.
     """
+
+    interval: IntervalFunction
+    problem: Any
+    truth: Array
+    experiment: Experiment
+    level: float | tuple[float, ...]
+    seed: np.random.SeedSequence
+    vectorized: bool
+    levels: tuple[float, ...]
 
     def __init__(
         self,
@@ -159,20 +169,22 @@ class Trial:
                 f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
                 f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
             )
-        self.truth: Array = as_numbers("truth", truth(problem) if callable(truth) else truth).copy()
-        if self.truth.size == 0:
-            raise ValueError(f"truth must not be empty, got shape {self.truth.shape}")
-        check_finite("truth", self.truth)
+        known = as_numbers("truth", truth(problem) if callable(truth) else truth).copy()
+        if known.size == 0:
+            raise ValueError(f"truth must not be empty, got shape {known.shape}")
+        check_finite("truth", known)
         try:
             levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
         except (TypeError, ValueError):
             raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
         if levels is not None and (not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all()):
             raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
-        self.interval, self.problem, self.experiment, self.seed = interval, problem, experiment, as_seed_sequence(rng)
-        self.levels: tuple[float, ...] = (check_level(level),) if levels is None else levels  # type: ignore[arg-type]
-        self.level = self.levels[0] if levels is None else levels
-        self.vectorized = getattr(interval, "vectorized", False) if vectorized is None else vectorized
+        found: dict[str, Any] = {"interval": interval, "problem": problem, "truth": known, "experiment": experiment}
+        found["levels"] = (check_level(level),) if levels is None else levels  # type: ignore[arg-type]
+        found |= {"level": levels or found["levels"][0], "seed": as_seed_sequence(rng)}
+        found["vectorized"] = getattr(interval, "vectorized", False) if vectorized is None else vectorized
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def draw(self, block: int) -> Any:
         """Draw a block of datasets."""
