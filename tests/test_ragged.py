@@ -2,6 +2,7 @@
 
 from itertools import combinations_with_replacement, product
 from math import factorial, prod
+from timeit import repeat
 
 import numpy as np
 import pytest
@@ -52,6 +53,18 @@ def test_statistics_are_those_of_each_group_alone_whatever_the_order_of_rows():
         order = np.arange(36).reshape(6, 6).T.ravel()
         rows = np.repeat(np.arange(6), 6)[order], plain.rewards.ravel()[order], plain.scores.reshape(36, -1)[order]
         assert_same(interval(RaggedRollouts(*rows), level=0.9, **options), interval(plain, level=0.9, **options))
+
+
+def test_statistics_of_many_group_sizes_take_a_small_part_of_a_second():
+    rows = np.repeat(np.arange(1400), np.arange(1, 1401))
+    many = RaggedRollouts(rows, rows % 2.0)
+    seconds = min(repeat(lambda: many.by_prompt(lambda one: one.rewards.mean(axis=-1)), number=1, repeat=3))
+    assert seconds < 0.3, "0.02 on the machine of November 2026; with a scan of all rows a size it was 1.3"
+
+
+def test_the_interface_of_rollouts_is_abstract():
+    with pytest.raises(TypeError, match="abstract class Groups"):
+        intervals.Groups()
 
 
 def test_components_are_unbiased_at_unequal_group_sizes():

@@ -245,16 +245,21 @@ class RaggedRollouts(Groups):
 
     def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
         """Return a statistic of each prompt, (B,) or (B, L): groups of equal size are stacked, and computed at once."""
-        order = np.argsort(self.index, kind="stable")
-        own = self.sizes[self.index[order]]
+        sizes, numbers = np.unique(self.sizes, return_counts=True)
+        prompts_by_size = np.split(np.argsort(self.sizes, kind="stable"), np.cumsum(numbers)[:-1])
+        rows_by_size = np.split(self._order, np.cumsum(numbers * sizes)[:-1])
         statistics: Array | None = None
-        for size in np.unique(self.sizes):
-            prompts, rows = np.flatnonzero(self.sizes == size), order[own == size]
+        for size, prompts, rows in zip(sizes, prompts_by_size, rows_by_size, strict=True):
             scores = None if self.scores is None else read_only(self.scores[rows]).reshape(prompts.size, size, -1)
             found = statistic(Rollouts.of_checked(read_only(self.rewards[rows]).reshape(-1, size), scores))
             statistics = np.empty((self.batch_size, *found.shape[1:])) if statistics is None else statistics
             statistics[prompts] = found
         return np.asarray(statistics)
+
+    @cached_array
+    def _order(self) -> Integers:
+        """The rows (N,) by the size of their group, then by group: many statistics are computed of the same rollouts."""
+        return np.lexsort((self.index, self.sizes[self.index]))
 
     def with_scores(self, scores: ArrayLike | None) -> RaggedRollouts:
         """Return the same prompts and rewards with other scores, shape (N, J)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
@@ -16,7 +17,7 @@ LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
 """Variances of squares are numbers up to it, with the fourth power of reward times score, 1e288, in them."""
 
 
-class Groups:
+class Groups(ABC):
     """Rewards, and scores where they are known, of the responses to B prompts; `Rollouts` or `RaggedRollouts`.
 
     This is the interface that intervals and statistics use.
@@ -38,9 +39,9 @@ class Groups:
     scores: Array | None
 
     @property
+    @abstractmethod
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
-        return np.full(*self.rewards.shape[-2:])
 
     @property
     def single(self) -> bool:
@@ -160,6 +161,11 @@ class Rollouts(Groups):
         object.__setattr__(made, "rewards", rewards)
         object.__setattr__(made, "scores", scores)
         return made
+
+    @property
+    def sizes(self) -> Integers:
+        """The number of responses to each prompt, shape (B,)."""
+        return np.full(*self.rewards.shape[-2:])
 
     @property
     def group_size(self) -> int:
