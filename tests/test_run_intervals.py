@@ -20,6 +20,7 @@ from grpo_theory.intervals import (
     last_iterate_ellipsoid,
     learned_value,
     random_scaling,
+    random_scaling_quantile,
     tail_value,
 )
 from grpo_theory.intervals.run_intervals import LocalModel, batch_boundaries
@@ -108,6 +109,12 @@ def test_batch_means_and_random_scaling_by_hand():
     printed = n * (np.arange(1, 6) / 5) ** (1.0 / (1.0 - a))
     np.testing.assert_allclose(batch_boundaries(gt.PowerLaw(2.0, a).steps(n), 4), printed, rtol=0.02)
     assert batch_boundaries(np.r_[np.full(95, 0.1), np.full(5, 1e-16)], 3)[-1] == 100
+
+
+def test_the_quantile_of_random_scaling_is_found_once(monkeypatch):
+    found = random_scaling_quantile(0.9)
+    monkeypatch.setattr("grpo_theory.intervals.run_intervals.random_scaling_tail", None)
+    assert random_scaling_quantile(0.9) == found
 
 
 def test_tail_value_by_hand_and_the_shifts_of_its_sisters():

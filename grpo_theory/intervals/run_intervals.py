@@ -1,6 +1,7 @@
 """Intervals from one training run: for the maximiser, for values, and for the gap that is left."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -542,7 +543,11 @@ def random_scaling_quantile(level: float) -> float:
     >>> round(gt.intervals.random_scaling_quantile(0.95), 3)
     6.747
     """
-    level = check_level(level)
+    return _quantile(check_level(level))
+
+
+@cache
+def _quantile(level: float) -> float:
     # The tail is 0 at 2048, in double precision.
     high = next(2.0**k for k in range(12) if random_scaling_tail(2.0**k) <= 1.0 - level)
     return float(brentq(lambda x: random_scaling_tail(x) - (1.0 - level), 0.0, high, xtol=1e-12, rtol=1e-13))
