@@ -1,5 +1,7 @@
 """The linearisation, the Lyapunov equation and the recursion: each against another, then against simulation."""
 
+from timeit import repeat
+
 import numpy as np
 import pytest
 from scipy.integrate import quad_vec
@@ -52,6 +54,9 @@ def test_recursion_comes_to_the_limit_law_and_not_to_the_printed_one():
     problem, best = at_optimum("conflict")
     linear = linearise(problem, best, "rloo", **SIZES)
     beta, offset, n = 2.0 / linear.slowest, 500, 60_000
-    gaps = gap_recursion(linear, gt.Harmonic(beta, offset).steps(n), np.zeros((2, 2)))
+    steps = gt.Harmonic(beta, offset).steps(n)
+    gaps = gap_recursion(linear, steps, np.zeros((2, 2)))
+    again = min(repeat(lambda: gap_recursion(linear, steps, np.zeros((2, 2))), number=1, repeat=3))
+    assert again < 0.1, "0.004 seconds on the machine of November 2026; step by step in Python 0.6"
     law = gt.limit_law(problem, best, "rloo", **SIZES, step_scale=beta)
     assert (n + offset) * gaps[-1] == pytest.approx(law.mean(), rel=1e-3)

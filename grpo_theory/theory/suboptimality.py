@@ -11,6 +11,7 @@ from scipy.linalg import solve_continuous_lyapunov
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import Region, check_optimum, gradient_law, gradient_mean
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Harmonic
 from grpo_theory.theory.weighted_chi_square import LawDistance, WeightedChiSquare
@@ -496,9 +497,26 @@ def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     steps = as_real_array("steps", steps, 1)
     start = as_real_array("start", start, 2)
     check_shape("start", start, linear.noise.shape, "(r, r), the identifiable directions")
-    gaps, covariance, identity = np.empty(len(steps)), start, np.eye(len(start))
-    for n, step in enumerate(steps.tolist()):
-        contraction = identity - step * linear.drift
-        covariance = contraction @ covariance @ contraction.T + step**2 * linear.noise
-        gaps[n] = linear.gap(covariance)
+    arrays = linear.curvatures, linear.drift, linear.noise, steps, start
+    return fill_gaps(*(np.array(array, dtype=np.float64, order="C") for array in arrays), np.zeros(len(steps)))
+
+
+@kernel
+def fill_gaps(curvatures, drift, noise, steps, covariance, gaps):
+    """Return the mean gaps, 0 before; `covariance` (r, r) is that of the start, and at the end that of the last iterate."""
+    half, rank = np.empty_like(covariance), len(curvatures)
+    for n, step in enumerate(steps):
+        # C <- (I - eta A) C (I - eta A)' + eta^2 Gamma; the gap is trace(diag(lambda) C)/2.
+        contraction = np.eye(rank) - step * drift
+        for i in range(rank):
+            for j in range(rank):
+                half[i, j] = 0.0
+                for k in range(rank):
+                    half[i, j] += contraction[i, k] * covariance[k, j]
+        for i in range(rank):
+            for j in range(rank):
+                covariance[i, j] = step**2 * noise[i, j]
+                for k in range(rank):
+                    covariance[i, j] += half[i, k] * contraction[j, k]
+            gaps[n] += 0.5 * curvatures[i] * covariance[i, i]
     return gaps
