@@ -171,6 +171,8 @@ def test_observables_are_what_their_names_say():
     assert np.isnan(gt.Observable.entropy().along(tree, np.full((2, tree.theta.size), np.nan))).all()
     with pytest.raises(ValueError, match=r"the observable's value .* \(M,\)"):
         gt.observe(tree, tree.theta, gt.Observable("all", lambda point: point.probabilities))
+    with pytest.raises(TypeError, match=r"got ndarray of shape \(100000,\)"):
+        gt.observe(tree, tree.theta, np.zeros(100_000))
 
 
 def test_training_is_observed_at_its_checkpoints():

@@ -13,7 +13,17 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.problem import ChainPoint, LogitMap, Objective, Paths, Point, Problem, TokenChain
 from grpo_theory.problem.logits import complements, less_mean
-from grpo_theory.validation import Array, as_count, as_distribution, as_numbers, as_positive, as_real_array, check_shape, typed
+from grpo_theory.validation import (
+    Array,
+    as_count,
+    as_distribution,
+    as_numbers,
+    as_positive,
+    as_real_array,
+    check_shape,
+    shown,
+    typed,
+)
 
 
 @typed
@@ -553,7 +563,7 @@ def _logarithms(point: Point) -> Array:
 def check_observable(name: str, observable: Observable) -> None:
     """Raise TypeError unless it is an `Observable`."""
     if not isinstance(observable, Observable):
-        raise TypeError(f"{name} must be an Observable, as gt.Observable.entropy(), got {observable!r}")
+        raise TypeError(f"{name} must be an Observable, as gt.Observable.entropy(), got {shown(observable)}")
 
 
 @typed
