@@ -69,7 +69,7 @@ MANY_ARGUMENTS = {
     *("simulate_records", "simulate_training", "sketch"),
 }
 """What a user calls names every choice, by keyword, and may take more than eight arguments."""
-MANY_FIELDS = {"Advice", "Findings", "ImportanceRatios", "Moments", "SampledAnswers", "Study"}
+MANY_FIELDS = {"Advice", "Coverage", "Findings", "ImportanceRatios", "Moments", "SampledAnswers", "Study"}
 """What a user reads, or finds in the command's JSON, names everything that was found, and may have more than ten fields."""
 
 
