@@ -271,7 +271,7 @@ class Reading:
             if longer:
                 said += f"; longer since {steps_text(*longer.since)}: {longer.start:.0f} to {longer.end:.0f}"
             if right is not None and (apart := _inside_groups(recent, "length", right)):
-                said += f"; right less wrong in a group {apart.value:+.0f} ({apart.low:+.0f} to {apart.high:+.0f})"
+                said += f"; right less wrong in a group {apart.value:+z.0f} ({apart.low:+z.0f} to {apart.high:+z.0f})"
             yield "Length", said
         if self.truncated:
             share, apart = self.truncated
