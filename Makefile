@@ -35,7 +35,7 @@ oldest:
 	rm -rf $(VENV)-oldest
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(VENV)-oldest/bin/uv pip install --quiet --python $(VENV)-oldest/bin/python --resolution lowest-direct --editable '.[test]' 'pyparsing<3.3'
+	$(VENV)-oldest/bin/uv pip install --quiet --python $(VENV)-oldest/bin/python --resolution lowest-direct --editable '.[test]' 'pyparsing>=3.1,<3.3'
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-oldest/numba $(VENV)-oldest/bin/python -m pytest $(OLD_OR_NEW)
 
 newest:
