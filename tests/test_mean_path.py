@@ -207,6 +207,7 @@ def test_what_has_no_mean_is_refused():
     problem = gt.gallery.problem("kl-linear")
     for ask, told in (
         (lambda: gt.exact.mean_advantages("oracle", VALUES, LAW, group_size=4), "read only rewards"),
+        (lambda: gt.exact.mean_advantages(None, VALUES, LAW, group_size=4), "estimator must be"),
         (lambda: gt.exact.population("optimal_loo"), "no known advantage in groups without end"),
         (lambda: gt.mean_path(problem, problem.theta, lambda values, law: law, [0.1], steps=1), "named or composed"),
         (lambda: gt.mean_path(problem, problem.theta, "rloo", [0.1], steps=1), "group_size"),

@@ -122,7 +122,7 @@ class Statement:
     open: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in (*KINDS, PARTS):
+        if not isinstance(self.kind, str) or self.kind not in (*KINDS, PARTS):
             raise ValueError(f"kind must be one of {', '.join((*KINDS, PARTS))}, got {self.kind!r} for {self.id}")
         if not isinstance(self.margin, Margin | None):
             raise TypeError(f"margin must be a Margin, got {type(self.margin).__name__}")

@@ -60,7 +60,7 @@ def given_own_reward(
 
     In groups without end nothing is left to chance: the first is None, and the advantages have shape (..., L).
     """
-    if not isinstance(estimator, str | Estimator):
+    if callable(estimator):
         return None, np.broadcast_to(estimator(values, law), law.shape)
     if isinstance(group_size, float) and group_size == math.inf:
         return None, population(estimator)(values, law)
