@@ -435,6 +435,21 @@ def add_terms(prompts, update, m, log_options, visits, slope):
                 )
 
 
+def trained_draw(world, number, rates, group_size, looks, seed, **update):
+    """Train on a draw of a world, a run at each rate that share draws; the rest is an update's, see `update_of`.
+
+    Returns
+    -------
+    tuple
+        The prompts; those held out; which runs are finite, shape (rates, looks); and their parameters (rates, looks, d), or 0.
+    """
+    prompts, held_out = world.draw(number)
+    made = update_of(prompts, group_size=group_size, **update)
+    thetas = train(prompts, made, rates, group_size, looks, 1, child_seed(seed, number))[:, 0]
+    ended = np.asarray(np.isfinite(thetas).all(axis=-1))
+    return prompts, held_out, ended, np.where(ended[..., None], thetas, 0.0)
+
+
 def train(prompts, update, rates, group_size, looks, runs, seed):
     """Return the parameters of runs at each rate after numbers of rollouts, shape (rates, runs, looks, d); rates share draws."""
     thetas, at = np.full((len(rates), runs, len(looks), DIMENSION), np.nan), np.array(looks)

@@ -18,9 +18,9 @@ import numpy as np
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness import check, rows, run
 from simulations.best_rate import lead
-from simulations.runs.long_answers import RESPONSES, train, update_of
+from simulations.runs.long_answers import RESPONSES, trained_draw
 from simulations.runs.long_runs import KINDS, POINT, pooled
-from simulations.seeds import child_seed, seed_of
+from simulations.seeds import seed_of
 from simulations.statements import stated
 
 SIZE, TOKENS, TIMES = 8, 64, 4
@@ -30,18 +30,28 @@ ROLLOUTS, LONG = (16, 64, 256), (16, 256, 1024)
 """Where success is looked at: after 4,096 to 65,536 responses, and in the longest runs after 262,144, too."""
 RATES = {("SGD", 1): range(1, 8), ("SGD", TIMES): range(-1, 6), ("Adam", 1): range(-5, 2), ("Adam", TIMES): range(-6, 1)}
 """The learning rates are these powers of 2, by the number of updates per rollout."""
-NONE = 1e9
-"""A width that no ratio reaches."""
 WIDTHS = {
-    "none": (NONE, NONE),
+    "none": (np.inf, np.inf),
     "0.2": (0.2, 0.2),
     "0.28 above": (0.2, 0.28),
-    "below alone": (0.2, NONE),
+    "below alone": (0.2, np.inf),
     "0.05": (0.05, 0.05),
     "0.001": (0.001, 0.001),
 }
 """Clips below and above one. The third is DAPO's, the fourth leaves ratios above one as they are, the last is the control."""
+CHOICES = {"one update": (1, "none"), **{clip: (TIMES, clip) for clip in WIDTHS}}
+"""Updates per rollout and clip, by what the page calls them."""
+EVERY = tuple(WIDTHS)[:-1]
+COMPARED = {
+    "clip/costs": (("none",), ("0.2",), POINT),
+    "clip/higher": (("0.2",), ("0.28 above",), 0.0),
+    "clip/below alone": (EVERY, ("below alone",), POINT),
+    "clip/updates": (("one update",), EVERY[:-1], 0.0),
+}
+"""By statement: two sides, each the best of some choices, and by how much the first may end ahead."""
 OPTIMISERS = ("SGD", "Adam")
+TERMS = {"bonus": "clip/long bonus", "penalty": "clip/long penalty", "below alone": "clip/long updates"}
+"""What is added to the longest runs, and the statement about it."""
 STRENGTHS = (3e-4, 1e-3, 3e-3)
 """Of an entropy bonus, and of a KL penalty, in the longest runs."""
 LOST = 1e-3
@@ -84,16 +94,13 @@ def deal(draws, **_):
 def clipped(draws, rng, chunk):
     """Return success, entropy and the share of lost prompts, (3, rates, draws, looks), of an arm."""
     arm = ARMS[chunk]
-    rates = [2.0**power for power in powers_of(arm, draws)]
-    looks, (low, high) = LONG if arm.long else ROLLOUTS, WIDTHS[arm.clip]
-    more = {"times": arm.times, "low": low, "high": high, "bonus": arm.bonus, "penalty": arm.penalty}
+    rates, looks = [2.0**power for power in powers_of(arm, draws)], looks_of(arm)
+    world, seed, (low, high) = KINDS[arm.kind]._replace(tokens=TOKENS), seed_of(rng), WIDTHS[arm.clip]
+    update = {"estimator": "grpo", "decay": 0.999 * (arm.optimiser == "Adam"), "times": arm.times, "low": low, "high": high}
+    update |= {"bonus": arm.bonus, "penalty": arm.penalty}
     found = np.zeros((3, len(rates), draws, len(looks)))
     for draw in range(draws):
-        prompts, _ = KINDS[arm.kind]._replace(tokens=TOKENS).draw(FIRST + draw)
-        update = update_of(prompts, "grpo", SIZE, decay=0.999 * (arm.optimiser == "Adam"), **more)
-        thetas = train(prompts, update, rates, SIZE, looks, 1, child_seed(seed_of(rng), FIRST + draw))[:, 0]
-        ended = np.asarray(np.isfinite(thetas).all(axis=-1))
-        kept = np.where(ended[..., None], thetas, 0.0)
+        prompts, _, ended, kept = trained_draw(world, FIRST + draw, rates, SIZE, looks, seed, **update)
         success = prompts.success(kept)
         measures = success.mean(axis=-1), prompts.entropy(kept), (success < LOST).mean(axis=-1)
         found[:, :, draw] = np.where(ended, measures, [[[0.0]], [[0.0]], [[1.0]]])
@@ -105,56 +112,46 @@ def powers_of(arm, draws):
     return RATES[arm.optimiser, arm.times][:: 1 if draws == DRAWS else 2]
 
 
+def looks_of(arm):
+    """Return the numbers of rollouts after which an arm is looked at."""
+    return LONG if arm.long else ROLLOUTS
+
+
 def values_of(found, arm, measure=0):
     """Return a measure of an arm, (rates, draws, looks)."""
     return np.array(next(one["values"] for one in found if tuple(one["arm"]) == tuple(arm))[measure], dtype=float)
 
 
-def sides_of(found, kind, optimiser, clips, look, times=TIMES):
-    """Return success after a number of rollouts at all rates of clips, (rates, draws)."""
-    place = ROLLOUTS.index(look)
-    return np.concatenate([values_of(found, Arm(kind, optimiser, times, clip))[..., place] for clip in clips])
+def lead_of(found, optimiser, rollouts, *sides):
+    """Return how far the best of some choices ends ahead of the best of others, on average over the kinds, as a row."""
+    place = ROLLOUTS.index(rollouts)
+
+    def best_of(kind, names):
+        return np.concatenate([values_of(found, Arm(kind, optimiser, *CHOICES[name]))[..., place] for name in names])
+
+    return pooled([[best_of(kind, names) for names in sides] for kind in KINDS])
+
+
+def long_cases(quick):
+    """Each optimiser."""
+    return [{"optimiser": one, "draws": QUICK_DRAWS if quick else DRAWS} for one in OPTIMISERS]
 
 
 def cases(quick):
     """Each optimiser, early and late."""
-    draws = QUICK_DRAWS if quick else DRAWS
-    return [{"optimiser": one, "rollouts": look, "draws": draws} for one, look in product(OPTIMISERS, ROLLOUTS)]
+    return [case | {"rollouts": look} for case, look in product(long_cases(quick), ROLLOUTS)]
 
 
 SETTING = "{optimiser}, {rollouts} rollouts"
 
 
-@check(stated("clip/costs"), of=clipped, cases=cases, broken={"clip": "0.001"}, setting=SETTING)
-def costs(found, optimiser, rollouts, clip="0.2"):
-    """What a clip of 0.2 loses to none, in all kinds; broken: a clip of 0.001."""
-    pairs = [[sides_of(found, kind, optimiser, [one], rollouts) for one in ("none", clip)] for kind in KINDS]
-    return evidence(pooled(pairs), POINT)
-
-
-@check(stated("clip/higher"), of=clipped, cases=cases, broken={"clip": "0.001"}, setting=SETTING)
-def higher(found, optimiser, rollouts, clip="0.28 above"):
-    """What 0.2 ends ahead of 0.28 from above; broken: of 0.001."""
-    pairs = [[sides_of(found, kind, optimiser, [one], rollouts) for one in ("0.2", clip)] for kind in KINDS]
-    return evidence(pooled(pairs), 0.0)
-
-
-@check(stated("clip/below alone"), of=clipped, cases=cases, broken={"clip": "0.001"}, setting=SETTING)
-def below(found, optimiser, rollouts, clip="below alone"):
-    """What a clip from below alone loses to the best of all clips and none; broken: 0.001."""
-    every = tuple(WIDTHS)[:-1]
-    pairs = [[sides_of(found, kind, optimiser, clips, rollouts) for clips in (every, [clip])] for kind in KINDS]
-    return evidence(pooled(pairs), POINT)
-
-
-@check(stated("clip/updates"), of=clipped, cases=cases, broken={"clips": ("0.001",)}, setting=SETTING)
-def updates(found, optimiser, rollouts, clips=("none", "0.2", "0.28 above", "below alone")):
-    """What one update per rollout ends ahead of four with the best of their clips; broken: with a clip of 0.001."""
-    pairs = [
-        [sides_of(found, kind, optimiser, ["none"], rollouts, times=1), sides_of(found, kind, optimiser, clips, rollouts)]
-        for kind in KINDS
-    ]
-    return evidence(pooled(pairs), 0.0)
+@check(*stated(*COMPARED), of=clipped, cases=cases, broken={"clips": ("0.001",)}, setting=SETTING)
+def compared(found, optimiser, rollouts, clips=None):
+    """How far the first side of each pair ends ahead of the second; broken: of a clip of 0.001."""
+    return {
+        statement: evidence(lead_of(found, optimiser, rollouts, one, clips or other), margin)
+        for statement, (one, other, margin) in COMPARED.items()
+    }
 
 
 @check(stated("clip/entropy"), of=clipped, cases=cases, broken={"least": True}, setting=SETTING)
@@ -167,11 +164,6 @@ def entropy(found, optimiser, rollouts, least=False):
         narrow, wide = (values_of(found, arm, 1)[..., place] for arm in arms)
         leads.append(narrow[0 if least else rate] - wide[rate])
     return evidence(lead([np.mean(leads, axis=0)[None]]), 0.0)
-
-
-def long_cases(quick):
-    """Each optimiser."""
-    return [{"optimiser": one, "draws": QUICK_DRAWS if quick else DRAWS} for one in OPTIMISERS]
 
 
 def ends_of(found, optimiser, term, look):
@@ -193,29 +185,22 @@ def lost(found, optimiser, at=None):
     return evidence(lead([(1.0 - success - 2.0 * gone)[rate, :, look][None]]), 0.0)
 
 
-@check(
-    *stated("clip/long bonus", "clip/long penalty", "clip/long updates"),
-    of=clipped,
-    cases=long_cases,
-    broken={"wrong": True},
-    setting="text, {optimiser}",
-)
+@check(*stated(*TERMS.values()), of=clipped, cases=long_cases, broken={"wrong": True}, setting="text, {optimiser}")
 def terms(found, optimiser, wrong=False):
     """What plain runs end ahead of a term's, each at its best; broken: of the plain run after 4,096 responses."""
     plain, early = (ends_of(found, optimiser, "plain", look) for look in (2, 0))
-    names = {"bonus": "clip/long bonus", "penalty": "clip/long penalty", "below alone": "clip/long updates"}
     return {
         statement: evidence(lead([plain, early if wrong else ends_of(found, optimiser, term, 2)], (1.0, -1.0)), 0.0)
-        for term, statement in names.items()
+        for term, statement in TERMS.items()
     }
 
 
-@rows(of=clipped, cases=lambda quick: [arm._asdict() | {"draws": QUICK_DRAWS if quick else DRAWS} for arm in ARMS])
+@rows(of=clipped, cases=lambda quick: [arm._asdict() | {"draws": long_cases(quick)[0]["draws"]} for arm in ARMS])
 def ends(found, draws, **case):
-    """Success, entropy, lost prompts and the best rate of every arm at each look, for the page and the figure."""
+    """Success, entropy, lost prompts and the best rate of every arm at each look, for the page."""
     arm = Arm(**case)
     (success, entropies, gone), powers = (values_of(found, arm, measure) for measure in range(3)), powers_of(arm, draws)
-    for place, rollouts in enumerate(LONG if arm.long else ROLLOUTS):
+    for place, rollouts in enumerate(looks_of(arm)):
         best = int(success[..., place].mean(axis=1).argmax())
         about = {"budget": rollouts * RESPONSES, "log2 of the best rate": powers[best]}
         yield about | {"quantity": "success"} | lead([success[..., place]])
@@ -225,8 +210,7 @@ def ends(found, draws, **case):
 
 @rows(of=clipped, cases=cases)
 def losses(found, optimiser, rollouts, draws):
-    """What each clip loses to the best of all, in points over all kinds, for the page and the figure."""
-    every = tuple(WIDTHS)[:-1]
-    for clip in every:
-        pairs = [[sides_of(found, kind, optimiser, clips, rollouts) for clips in (every, [clip])] for kind in KINDS]
-        yield {"budget": rollouts * RESPONSES, "quantity": "lost", "clip": clip} | pooled(pairs)
+    """What each clip loses to the best of all, over all kinds, for the page."""
+    for clip in EVERY:
+        row = lead_of(found, optimiser, rollouts, EVERY, (clip,))
+        yield {"budget": rollouts * RESPONSES, "quantity": "lost", "clip": clip} | row

@@ -19,8 +19,8 @@ from grpo_theory.harness import check, rows, run
 from simulations.best_rate import lead, with_limits
 from simulations.jackknife import weighted_error
 from simulations.runs.growth import best_size, best_sizes
-from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, step_size, train, update_of
-from simulations.seeds import child_seed, seed_of
+from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, step_size, trained_draw
+from simulations.seeds import seed_of
 from simulations.statements import stated
 
 SIZES = (2, 4, 8, 16, 32, 64, 256)
@@ -110,13 +110,11 @@ def trained(draws, rng, chunk):
     arm, size = PIECES[chunk]
     rates = [2.0**power for power in powers_of(arm.estimator, arm.optimiser, draws)]
     found = np.full((4, len(rates), draws, len(UPDATES)), np.nan)
-    more = {"bonus": arm.bonus, "penalty": arm.penalty, "decay": 0.999 * (arm.optimiser == "Adam")}
+    world, seed = KINDS[arm.kind]._replace(tokens=arm.tokens), seed_of(rng)
+    update = {name: getattr(arm, name) for name in ("estimator", "aggregation", "bonus", "penalty")}
+    update["decay"] = 0.999 * (arm.optimiser == "Adam")
     for draw in range(draws):
-        prompts, held_out = KINDS[arm.kind]._replace(tokens=arm.tokens).draw(FIRST + draw)
-        update = update_of(prompts, arm.estimator, size, arm.aggregation, **more)
-        thetas = train(prompts, update, rates, size, UPDATES, 1, child_seed(seed_of(rng), FIRST + draw))[:, 0]
-        ended = np.asarray(np.isfinite(thetas).all(axis=-1))
-        kept = np.where(ended[..., None], thetas, 0.0)
+        prompts, held_out, ended, kept = trained_draw(world, FIRST + draw, rates, size, UPDATES, seed, **update)
         for m, seen in enumerate((prompts, held_out)):
             found[m, :, draw] = np.where(ended, seen.success(kept).mean(axis=-1), 0.0)
         found[2, :, draw] = prompts.entropy(kept)
