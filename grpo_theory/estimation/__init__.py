@@ -1,12 +1,30 @@
-"""Estimators of the policy gradient: advantage kernels, importance ratios, clips, aggregation, KL terms, and compositions.
+"""Estimators of the policy gradient: advantage kernels, importance ratios, clips, aggregation, KL terms, and compositions."""
 
-``__init__.pyi`` lists what the subpackage offers.
-"""
+from grpo_theory.estimation import named as named
+from grpo_theory.estimation import registry as registry
+from grpo_theory.estimation import trainers as trainers
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.allocation import AllocationRule, allocation_rules
+from grpo_theory.estimation.kernel import Batch, SourceFile
+from grpo_theory.estimation.parts import (
+    AGGREGATIONS,
+    CLIPS,
+    CREDITS,
+    KL_TERMS,
+    MISMATCHES,
+    RATIOS,
+    Aggregation,
+    Clip,
+    Credit,
+    KLTerm,
+    Mismatch,
+    Ratio,
+)
+from grpo_theory.estimation.registry import Estimator, compose, estimator, estimators, find, make_estimator
 
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-from grpo_theory.estimation import named, registry, trainers  # noqa: E402, F401  # their estimators are registered
+__all__ = ["AGGREGATIONS", "CLIPS", "CREDITS", "KL_TERMS", "MISMATCHES", "RATIOS", "Advantage", "Aggregation"]
+__all__ += ["AllocationRule", "Batch", "Clip", "Credit", "Estimator", "KLTerm", "Mismatch", "Ratio", "SourceFile"]
+__all__ += ["allocation_rules", "compose", "estimator", "estimators", "find", "make_estimator"]
+__dir__ = __all__.copy
 
 registry.SHIPPED.update(registry.estimators())

@@ -288,9 +288,9 @@ def dual_clip(ratios, length, positive, widths, weights):
             weights[t, i] = ratios[t, i] if kept else 0.0
 
 
-_CLIP_NAMES = ["none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"]
-_CLIP_FUNCTIONS = (no_clip, two_sided_clip, upper_clip, clip_by_sign, cap, cap_at_high, clamp, dual_clip)
-CLIPS = {name: Clip(name, function) for name, function in zip(_CLIP_NAMES, _CLIP_FUNCTIONS, strict=True)}
+_CLIP_FUNCTIONS = {"none": no_clip, "two-sided": two_sided_clip, "upper only": upper_clip, "by sign": clip_by_sign}
+_CLIP_FUNCTIONS |= {"cap": cap, "cap at high": cap_at_high, "clamp": clamp, "dual": dual_clip}
+CLIPS = {name: Clip(name, function) for name, function in _CLIP_FUNCTIONS.items()}
 
 
 @dataclass(frozen=True)
