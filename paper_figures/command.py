@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from grpo_theory.harness.options import RefusedError, repeated
+from grpo_theory.harness.interrupts import RefusedError
+from grpo_theory.harness.options import repeated
 from grpo_theory.harness.store import read_facts
 from grpo_theory.harness.verdicts import ORIGIN, read_verdicts
 from grpo_theory.page.drawing import draw, draw_all, prepare

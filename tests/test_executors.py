@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from grpo_theory.harness.options import EXECUTORS, RefusedError, process_pool
+from grpo_theory.harness.interrupts import RefusedError
+from grpo_theory.harness.options import EXECUTORS, process_pool
 from grpo_theory.harness.runner import compute_chunk, made_with
 from simulations import __main__ as command
 from simulations.collection import studies

@@ -14,7 +14,7 @@ import pytest
 
 from grpo_theory.evidence import Statement
 from grpo_theory.harness import runner, store
-from grpo_theory.harness.options import RefusedError
+from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.runner import build_table, run
 from grpo_theory.harness.store import Store, read_table
 from grpo_theory.harness.study import Cell, Study

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import ESTIMATE
-from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import SHARDS, RefusedError, repeated
+from grpo_theory.harness.interrupts import RefusedError, exits_told
+from grpo_theory.harness.options import SHARDS, repeated
 from grpo_theory.harness.runner import chunks_of, compute_chunks, merge, missing_in, run, say_lost, tell
 from grpo_theory.harness.store import CHUNKS, Store
 from grpo_theory.harness.study_file import Collection, first_line, load_kernels

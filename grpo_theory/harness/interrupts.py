@@ -1,4 +1,4 @@
-"""What ends a command from without: an interrupt, one line and exit status 130; and an output that takes no more."""
+"""What ends a command: what it cannot use; an interrupt, one line and exit status 130; and an output that takes no more."""
 
 import os
 import signal
@@ -17,6 +17,30 @@ KEPT = f"interrupted: {GO_ON}"
 _leave = os._exit
 STANDARD_ERROR = 2
 """The number of the file, which may be closed or stand for something else in Python."""
+
+
+class RefusedError(Exception):
+    """What a command cannot do, such as use a results folder, a table, a cluster or a file of kernels.
+
+    Attributes
+    ----------
+    reason : str
+        What it cannot use, and why.
+    remedy : str
+        The command that mends it, without the program's name and options; empty if there is none.
+    """
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason, remedy)
+        self.reason, self.remedy = reason, remedy
+
+    def told(self, options: str, program: str = "python -m simulations") -> str:
+        """Return the message, its remedy with the options that were given."""
+        command = " ".join([program, self.remedy, options]).rstrip()
+        return f"{self.reason}: run `{command}`" if self.remedy else self.reason
+
+    def __str__(self) -> str:
+        return self.told("")
 
 
 @contextmanager

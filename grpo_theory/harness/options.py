@@ -15,36 +15,12 @@ from multiprocessing import active_children, connection, get_context, parent_pro
 from pathlib import Path
 from typing import Any
 
-from grpo_theory.harness.interrupts import interrupts_held
+from grpo_theory.harness.interrupts import RefusedError, interrupts_held
 
 PATIENCE = 20.0
 """Seconds to wait for a scheduler that does not answer."""
 CHATTY = ("distributed.client", "distributed.core", "distributed.comm", "distributed.utils", "distributed.batched")
 """Loggers of Dask that write tracebacks when a connection ends, which is said in a line here."""
-
-
-class RefusedError(Exception):
-    """What a command cannot do, such as use a results folder, a table, a cluster or a file of kernels.
-
-    Attributes
-    ----------
-    reason : str
-        What it cannot use, and why.
-    remedy : str
-        The command that mends it, without the program's name and options; empty if there is none.
-    """
-
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(reason, remedy)
-        self.reason, self.remedy = reason, remedy
-
-    def told(self, options: str, program: str = "python -m simulations") -> str:
-        """Return the message, its remedy with the options that were given."""
-        command = " ".join([program, self.remedy, options]).rstrip()
-        return f"{self.reason}: run `{command}`" if self.remedy else self.reason
-
-    def __str__(self) -> str:
-        return self.told("")
 
 
 class ClusterLostError(BrokenExecutor):

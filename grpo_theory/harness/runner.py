@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.interrupts import GO_ON
-from grpo_theory.harness.options import ClusterLostError, RefusedError
+from grpo_theory.harness.interrupts import GO_ON, RefusedError
+from grpo_theory.harness.options import ClusterLostError
 from grpo_theory.harness.store import NUMERICAL, Store, checkout_checksum, versions
 from grpo_theory.harness.study import Cell, Settings, Study, chunk_generator, table_of
 from grpo_theory.harness.study_file import load_study, study_in

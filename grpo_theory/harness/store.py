@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.options import RefusedError
+from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.study import Cell, Study
 
 LIBRARY = "grpo_theory"

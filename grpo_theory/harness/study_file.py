@@ -20,7 +20,8 @@ import pandas as pd
 from grpo_theory.estimation import Estimator, SourceFile, estimators
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.claim import WHOSE, check_margin
-from grpo_theory.harness.options import RefusedError, nothing
+from grpo_theory.harness.interrupts import RefusedError
+from grpo_theory.harness.options import nothing
 from grpo_theory.harness.sides import FORMS, StudyError, stated_in, study_of
 from grpo_theory.harness.study import Study, table_of
 

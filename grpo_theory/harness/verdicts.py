@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import REFUTATIONS, judge
-from grpo_theory.harness.options import RefusedError
+from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.store import checksum_of, opened_json, read_table, sealed_json, study_fingerprint, write_atomically
 from grpo_theory.harness.study import Study
 from grpo_theory.user_text import printable

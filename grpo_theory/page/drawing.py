@@ -12,7 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from grpo_theory.harness.options import RefusedError, process_pool
+from grpo_theory.harness.interrupts import RefusedError
+from grpo_theory.harness.options import process_pool
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import check_together
 from grpo_theory.page import style

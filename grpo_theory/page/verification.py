@@ -8,8 +8,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from grpo_theory.evidence import PARTS, decided
-from grpo_theory.harness.interrupts import exits_told
-from grpo_theory.harness.options import RefusedError, repeated
+from grpo_theory.harness.interrupts import RefusedError, exits_told
+from grpo_theory.harness.options import repeated
 from grpo_theory.harness.runner import run, say_lost
 from grpo_theory.harness.store import Store, read_table
 from grpo_theory.harness.study_file import Collection, StudyFileError, collect_files, draw_of, first_line, load_kernels
