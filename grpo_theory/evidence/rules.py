@@ -241,9 +241,8 @@ def rule(kind: str, evidence: Evidence, level: float) -> Judgement:
         bound = evidence.prediction + slack
         confirmed, refuted = high <= bound, low > bound
     elif kind == "ordering":
-        below = high < evidence.prediction - slack
-        above = low > evidence.prediction + slack or (evidence.replications == 0 and not below)
-        confirmed, refuted = below, above
+        confirmed = high < evidence.prediction - slack
+        refuted = low > evidence.prediction + slack or (evidence.replications == 0 and not confirmed)
     elif kind == "law":
         # Massart (1990): P(sup |F_n - F| > h) <= 2 exp(-2 n h^2), so h = sqrt(log(2/level)/(2 n)).  Exact evidence has no band.
         half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else 0.0

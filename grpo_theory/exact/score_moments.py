@@ -339,10 +339,8 @@ def listed_moments(looked: Looked, weights: TokenWeights, products: Array) -> Sc
         means[part] = weights.paths.centre(on_edges, weights.token_probabilities[prompts[part], None, None])
 
     def matrices(coefficients: Array) -> Array:
-        total, step = (
-            np.zeros((n_prompts, dimension, dimension)),
-            max(1, _LARGEST_TABLES // (n_features * n_responses * dimension)),
-        )
+        total = np.zeros((n_prompts, dimension, dimension))
+        step = max(1, _LARGEST_TABLES // (n_features * n_responses * dimension))
         for start in range(0, n_prompts, step):  # a part at a time
             part = slice(start, start + step)
             tables = weights.logit_gradients(prompts[part])
@@ -381,10 +379,9 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
             not own_ratios and not whole_ratio
         ),
     }
-    if any(reasons.values()):
-        why = next(reason for reason, holds in reasons.items() if holds)
+    if why := [reason for reason, holds in reasons.items() if holds]:
         raise NotEnumerableError(
-            f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why}: use "
+            f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why[0]}: use "
             "simulate_gradients, or problem.listed() if there are at most 4,096 responses"
         )
     # What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V): twice, if the sign of
