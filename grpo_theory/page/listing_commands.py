@@ -9,7 +9,20 @@ from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 
-from grpo_theory.page.row_options import add_options
+ESTIMATORS = (
+    "List the estimators that have names: what they compute, and where that comes from.  Each name is what --estimator of "
+    "`grpo-theory plan` takes, and `estimator` of every function.  A WORD is looked for in names, formulas and sources."
+)
+PROBLEMS = (
+    "List the problems of the gallery, which `gt.gallery.problem(NAME)` makes: prompts, responses to each, parameters, expected "
+    "reward at the start, and what each is for.  With a WORD, only problems whose name, tags or sentence contain it are listed."
+)
+
+
+def _describe(what: str, example: str, parser: argparse.ArgumentParser) -> None:
+    parser.description = what
+    told = f"list only those that contain this word, such as {example}"
+    parser.add_argument("word", nargs="?", default="", metavar="WORD", help=told)
 
 
 def _list(known: Callable[[], dict[str, str]], options: argparse.Namespace) -> int:
@@ -48,11 +61,11 @@ def _problems() -> dict[str, str]:
 
 estimators_command = SimpleNamespace(
     HELP="list the estimators by name, with formula and source",
-    describe=partial(add_options, command="estimators"),
+    describe=partial(_describe, ESTIMATORS, "trl or 'ddof 1'"),
     run=partial(_list, _estimators),
 )
 problems_command = SimpleNamespace(
     HELP="list the gallery's problems, with their sizes and what they are for",
-    describe=partial(add_options, command="problems"),
+    describe=partial(_describe, PROBLEMS, "chain or training"),
     run=partial(_list, _problems),
 )

@@ -1,17 +1,23 @@
 """`grpo-theory plan`, `check` and `read`: a group size from a log, what it tells of its trainer, and what to do.
 
+Here are also the options of commands that read a log, and what those that say which rows and rewards are read stand for.
+
 What is slow to import is imported after the command line is understood.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from math import inf
+from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
+from uuid import uuid4
 
-from grpo_theory.page.outputs import STANDARD_OUTPUT, log_files, named, targets, write
-from grpo_theory.page.row_options import add_options, chosen_rows
-
+OPTIONS = Path(__file__).with_name("options.toml")
+TYPES = {"int": int, "float": float, "Path": Path}
 RENAMED = {"clip[0]": "--clip-low", "clip[1]": "--clip-high", "cap": "--cap"}
 OWN = ("right", "against", "by", "difference")
 """Options of `read` that are arguments of `gt.checks.read_log`."""
@@ -19,6 +25,41 @@ STEP = 1024
 """The responses of a step, in pairs, if only those of the run are given."""
 LIMITS = ("budget", "cost_prompt", "cost_response", "max_group_size", "max_responses", "min_prompts", "multiple_of")
 """The options of `plan` that say what one batch may cost and must fit."""
+CAN_BE_WRITTEN = "must be a file in a folder that exists and can be written"
+STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+OPEN = ("/dev/", "/proc/")
+"""Where devices and what is open already have names: text is added to them, and they are never replaced."""
+
+
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Describe a command by what ``options.toml`` says of it: its purpose, its options, and those of rows.
+
+    The messages of `gt.read_rollouts` recommend the options of rows.
+    """
+    read = tomllib.loads(OPTIONS.read_text(encoding="utf-8"))
+    own = read[command]
+    parser.description = own["description"]
+    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    groups |= {title: parser.add_argument_group(title, words or None) for title, words in own["groups"].items()}
+    for listed in own["option"]:
+        group = groups[listed.pop("group", "")]
+        for option in [listed] if listed["names"] else read["rows"]:
+            kind: dict[str, Any] = {"type": TYPES[option.pop("type")]} if "type" in option else {}
+            group.add_argument(*option.pop("names"), **kind, **option)
+
+
+def chosen_rows(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what these options say as arguments of `gt.read_rollouts`; those that are not given are left out."""
+    listed = tomllib.loads(OPTIONS.read_text(encoding="utf-8"))["rows"]
+    names = [one["names"][0].removeprefix("--").replace("-", "_") for one in listed]
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if "where" in given:
+        given["where"] = " and ".join(f"({one})" for one in given["where"])
+    if "steps" in given:
+        low, dash, high = given["steps"].partition("-")
+        with suppress(ValueError):  # a word, or what the reader refuses
+            given["steps"] = (float(low), float(high)) if dash else float(low)
+    return given
 
 
 class Command(NamedTuple):
@@ -46,10 +87,88 @@ class Command(NamedTuple):
         return 0
 
 
+def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path]) -> dict[str, Path]:
+    """Return where outputs go, by their kind; raise ValueError if one cannot be written or would change what is read.
+
+    Parameters
+    ----------
+    outputs : mapping
+        What was given for --json and --html.
+    table : str
+        The file or folder.
+    read : sequence of Path
+        The files that will be read.
+    """
+    chosen: dict[str, Path] = {}
+    for kind, given in outputs.items():
+        if given in STANDARD_OUTPUT and kind != "json":
+            raise ValueError(f"--{kind} must be a file, got {given}; only --json can be printed")
+        if given is None or given in STANDARD_OUTPUT:
+            continue
+        try:
+            path = Path(given) if given.startswith(OPEN) else Path(given).resolve()
+            folder = Path(table).resolve()
+            same = [file for file in read if path.exists() and file.exists() and path.samefile(file)]
+            if path == folder or same[:1] == [Path(table)]:
+                raise ValueError(f"--{kind} must not be the table itself, got {given}")
+            if same:
+                raise ValueError(f"--{kind} must not be {same[0]}, which is read as part of the table, got {given}")
+            if folder.is_dir() and folder in path.parents:
+                raise ValueError(f"--{kind} must be outside the table's folder, whose files are the table, got {given}")
+            there = path if path.exists() or given.startswith(OPEN) else path.parent
+            if path.is_dir() or path.is_block_device() or not path.parent.is_dir() or not os.access(there, os.W_OK):
+                raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}")
+        except OSError as error:
+            raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}: {error.strerror}") from None
+        if path in chosen.values():
+            raise ValueError(f"--json and --html must be different files, got {given} for both")
+        chosen[kind] = path
+    with suppress(OSError):  # of a standard output that is closed
+        if any(file.exists() and os.path.samestat(os.fstat(1), file.stat()) for file in read):
+            raise ValueError("standard output must not be the table itself, got it by > or >>")
+    return chosen
+
+
+def log_files(table: str) -> list[Path]:
+    """Return the files that a log may be read from: itself, or all in the folder."""
+    path = Path(table)
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.is_file()) if table else []
+
+
+def write(texts: Mapping[Path, str]) -> None:
+    """Write texts: a file under another name first, which gets its own when it is whole; an error names what was asked for."""
+    for path, text in texts.items():
+        with named(path):
+            if str(path).startswith(OPEN) or path.is_fifo() or path.is_char_device():
+                opened = int(path.name) if path.parent == Path("/dev/fd") else path  # by its number, others go on after the text
+                with open(opened, "a", encoding="utf-8", closefd=opened == path) as stream:
+                    stream.write(text)
+                continue
+            part = path.with_name(f".{uuid4().hex}")
+            try:
+                part.write_text(text, encoding="utf-8")
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+
+
+@contextmanager
+def named(what: object) -> Iterator[None]:
+    """Name a file in the OSError that an attempt to write it raises; that nobody reads any more is no error of it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(what)) from None
+
+
 def _plan(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:
     from grpo_theory import page  # what it offers needs numpy, and the curve matplotlib
     from grpo_theory.logs import read_rollouts
-    from grpo_theory.page.section import option
+    from grpo_theory.page.advice.screen import option
     from grpo_theory.plan import Limits, advise, advise_run
     from grpo_theory.plan.advice import check_total
     from grpo_theory.validation import ArgumentError

@@ -5,7 +5,7 @@ What draws is imported for the page alone.
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from textwrap import fill
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from grpo_theory.intervals import Interval
-from grpo_theory.page.section import WIDTH, Section, interval_text, level_text, number, option, percent, section_text, table_lines
 from grpo_theory.plan.advice import FEWEST, KEPT, LOST, NO_SCORES, RULE, SHOWN, Advice, RunAdvice
 from grpo_theory.plan.efficiency import weighs_by_length
 from grpo_theory.plan.expected_step import LearningRateFactor
@@ -22,8 +21,8 @@ from grpo_theory.plan.group_size import limits_groups
 from grpo_theory.user_text import json_value, printable
 from grpo_theory.validation import counted
 
-MOST_LINES, MOST_ROWS = 25, 5
-"""Of the screen, and of its table."""
+MOST_LINES, MOST_ROWS, WIDTH = 25, 5, 100
+"""Of the screen, of its table, and of its lines but for the table's."""
 RATES_FROM = 8
 """Fewer responses per prompt leave open how often prompts succeed."""
 BASELINES = {
@@ -131,9 +130,9 @@ def to_text(advice: Advice, run: RunAdvice | None = None, *, everything: bool = 
     if everything:
         lines += chain(*(_wrapped(note, None) for note in notes))
         parts = [] if advice.scores is None else [compared(advice)]
-        parts += [rewards_alone(advice), Section("Assumed, and not checked", ASSUMED)]
-        parts += [Section("Read as", advice.reading)] if advice.reading else []
-        return "\n".join([*lines, "", *(f"\n{section_text(part)}" for part in parts), ""])
+        parts += [rewards_alone(advice), _section("Assumed, and not checked", ASSUMED)]
+        parts += [_section("Read as", advice.reading)] if advice.reading else []
+        return "\n".join([*lines, "", *(f"\n{part}" for part in parts), ""])
     while notes and (room := MOST_LINES - 1 - len(lines)) >= min(2, len(_wrapped(notes[0], None))):
         lines += _wrapped(notes.pop(0), min(2, room))
     last = "What this rests on: --all" if not notes else f"What this rests on, and {counted(len(notes), 'more note')}: --all"
@@ -145,6 +144,58 @@ def _wrapped(text: str, most: int | None) -> list[str]:
     if not text:
         return []
     return fill(printable(text, None), WIDTH, subsequent_indent="  ", max_lines=most, placeholder=" ... (--all)").splitlines()
+
+
+def _section(title: str, paragraphs: Iterable[str], rows: Sequence[tuple[str, ...]] = ()) -> str:
+    """Return a part of the text: its title, paragraphs of at most 100 characters a line, and a table."""
+    filled = (fill(printable(text, None), WIDTH, initial_indent="  ", subsequent_indent="  ") for text in paragraphs)
+    return "\n".join([title.upper(), *filled, *(["", *table_lines(rows)] if rows else [])])
+
+
+def table_lines(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table, of which the first row is the header: the first column to the left, and words everywhere."""
+    rows = [tuple(printable(text, None) for text in row) for row in cells]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        right = [i > 0 and (text[:1].isdigit() or text[:1] in "+-") for i, text in enumerate(row)]
+        placed = (text.rjust(n) if is_right else text.ljust(n) for text, n, is_right in zip(row, widths, right, strict=True))
+        lines.append(f"  {'  '.join(placed)}".rstrip())
+    return lines
+
+
+def percent(share: float, signed: bool = False) -> str:
+    """Return a share in percent, with as many digits as a reader needs."""
+    if not np.isfinite(share):
+        return "no limit"
+    whole = abs(100.0 * share - round(100.0 * share)) < 0.05
+    digits = 0 if abs(share) >= 0.0995 or whole else 1
+    return f"{100.0 * share:{'+' if signed else ''},.{digits}f}%".replace("-0%", "0%").replace("+0%", "0%")
+
+
+def number(value: float) -> str:
+    """Return a number with three digits, without needless ones, and as people write it: powers of ten stand far out alone."""
+    rounded = float(f"{value:.3g}") if abs(value) < 1000 else value
+    if not (rounded == 0.0 or 1e-9 <= abs(rounded) < 1e15):
+        return f"{rounded:.3g}"
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else np.format_float_positional(rounded + 0.0, trim="-")
+
+
+def interval_text(low: float, high: float, signed: bool = False) -> str:
+    """Return limits in percent."""
+    if not np.isfinite(high):
+        return f"{percent(low, signed)} or more"
+    return f"{percent(low, signed)} to {percent(high, signed)}"
+
+
+def level_text(level: float) -> str:
+    """Return a confidence level in percent."""
+    return f"{100.0 * level:g}%"
+
+
+def option(argument: str) -> str:
+    """Return the command's option for an argument of the library: --min-prompts for min_prompts."""
+    return f"--{argument.replace('_', '-')}"
 
 
 def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
@@ -314,7 +365,7 @@ def binding(advice: Advice) -> str:
     return " and ".join(f"{option(name)} {getattr(advice.limits, name):,}" for name in names) if names else "the budget"
 
 
-def compared(advice: Advice) -> Section:
+def compared(advice: Advice) -> str:
     """Return how other baselines and estimators compare with the recommendation for a step, each with its own best batch."""
     scores, lines = advice.scores, []
     assert scores is not None
@@ -330,10 +381,10 @@ def compared(advice: Advice) -> Section:
         limits = interval_text(float(one.gain.low), float(one.gain.high), signed=True)
         rows.append((one.name, f"{one.group_size:,}", f"{percent(float(one.gain.estimate), signed=True)} ({limits})"))
     lines.append("Other estimators have their own best group size and learning rate here; the limits hold all at once.")
-    return Section("Other baselines and estimators", tuple(lines), tuple(rows))
+    return _section("Other baselines and estimators", lines, rows)
 
 
-def rewards_alone(advice: Advice) -> Section:
+def rewards_alone(advice: Advice) -> str:
     """Return success rates, how an estimator weighs prompts, and how many prompts tell two policies apart."""
     rewards, sample = advice.rewards, advice.rewards.sample
     independent = f"{number(sample.effective_responses)} independent ones"
@@ -360,7 +411,7 @@ def rewards_alone(advice: Advice) -> Section:
         near = f"if one policy is the other a few steps on (expected rewards correlate by {number(alike.correlation)})"
         chance = f"with a chance of 80% on {alike.prompts:,} prompts {near}"
         lines.append(f"{found} {chance}, and on {unlike.prompts:,} if they are unrelated.")
-    return Section("From the rewards alone", tuple(lines))
+    return _section("From the rewards alone", lines)
 
 
 FORMAT = 6

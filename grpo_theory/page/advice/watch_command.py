@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grpo_theory.page.row_options import add_options, chosen_rows
+from grpo_theory.page.advice.log_commands import add_options, chosen_rows
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 
 HELP = "read a trainer's rollouts while it runs: a line for each step, a remark where the advice changes"
