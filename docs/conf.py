@@ -14,7 +14,7 @@ from docs.making.derivations import add_notation
 from docs.making.evidence import reach_table
 from docs.making.gallery import results, write_scripts
 from docs.making.places import DOCS, write
-from docs.making.reference import add_measured, conventions, escape_docstring, reference
+from docs.making.reference import add_measured, conventions, escape_docstring, write_reference
 
 NO_FIGURES = "# Figures\n\nNo tables were there when this was built: `make reproduce QUICK=1` first.\n"
 
@@ -38,7 +38,7 @@ html_static_path, html_css_files = ["_static"], ["site.css"]
 
 write("conventions.inc.md", conventions())
 write("reach.inc.md", reach_table())
-write("api.md", reference())
+write_reference()
 
 tables, gallery = results(), DOCS / "generated" / "figures"
 if tables is None:

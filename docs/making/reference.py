@@ -6,6 +6,7 @@ from importlib import import_module
 
 import grpo_theory as gt
 from docs.making.evidence import measured
+from docs.making.places import write
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.page.digest import cell
 
@@ -32,12 +33,26 @@ SUBPACKAGES = {
 }
 
 
-def reference() -> str:
-    """Return the page: what `gt.` offers, and what each subpackage offers besides."""
+def write_reference() -> None:
+    """Write the page that lists what `gt.` and each subpackage offer, and for each a page of their docstrings.
+
+    A page for each name would make the tree beside every page a list of hundreds, which takes longer to write than the pages.
+    """
+    parts = ["# Reference", ""]
     listed = public_names()
-    parts = ["# Reference", "", _listed("What `gt.` offers", "grpo_theory", listed.pop("grpo_theory"))]
-    parts += [_listed(SUBPACKAGES[module.partition(".")[2]], module, names) for module, names in listed.items()]
-    return "\n".join(parts)
+    for module, names in listed.items():
+        title = SUBPACKAGES.get(module.partition(".")[2], "What `gt.` offers")
+        things = {name: getattr(import_module(module), name) for name in names}
+        kinds = {
+            name: "class" if inspect.isclass(one) else "function" if callable(one) else "data" for name, one in things.items()
+        }
+        told = "".join(f".. auto{kind}:: {name}\n{'   :members:' * (kind == 'class')}\n\n" for name, kind in kinds.items())
+        table = "\n".join([".. autosummary::", "", *(f"   {name}" for name in names)]) if names else ""
+        start = f"```{{eval-rst}}\n.. currentmodule:: {module}\n"
+        parts.append(f"## {title}\n\n{start}{table}\n```\n")
+        write(f"api/{module}.md", f"# {title}\n\n{start}\n{told}```\n")
+    pages = "\n".join(f"api/{module}" for module in listed)
+    write("api.md", "\n".join([*parts, f"```{{toctree}}\n:hidden:\n\n{pages}\n```", ""]))
 
 
 def public_names() -> dict[str, list[str]]:
@@ -58,13 +73,6 @@ def conventions() -> str:
     """Return the table of what trainers compute: each name with its formula and source."""
     rows = [f"| `{name}` | {cell(one.source)} |" for name, one in sorted(CONVENTIONS.items())]
     return "\n".join(["| name | what it computes, and where |", "|---|---|", *rows, ""])
-
-
-def _listed(title: str, module: str, names: list[str]) -> str:
-    if not names:
-        return f"## {title}\n"
-    body = "\n".join(f"   {name}" for name in names)
-    return f"## {title}\n\n```{{eval-rst}}\n.. currentmodule:: {module}\n.. autosummary::\n   :toctree: api\n\n{body}\n```\n"
 
 
 def escape(text: str) -> str:
