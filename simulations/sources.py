@@ -23,6 +23,7 @@ PAPERS = {
     "2506.10947": "Spurious rewards",
     "2507.18071": "GSPO",
     "2509.21154": "GRPO as a process reward model",
+    "2509.22611": "Quantile advantages",
     "2510.01555": "Rethinking KL regularization",
     "2510.13651": "The objective of reasoning with RL",
     "2601.05002": "Hidden biases",
