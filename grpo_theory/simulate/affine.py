@@ -58,7 +58,7 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
     batch = Batch._make([rewards, unread, lengths, unread, *rng.random((3, 64)), kind.parameter_array])
     check_alone(kind, batch, advantages_of(kind, batch))
     coefficients = found[[0, 1, 2, 5]]  # those of the standard deviation and of the optimal baseline are 0
-    means = np.ascontiguousarray(problem.bandit.mean_reward.T)
+    means = np.array(problem.bandit.mean_reward.T, order="C")
     return Affine(coefficients, problem.bandit.values, means, reference, strength)
 
 

@@ -33,7 +33,7 @@ from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
 from grpo_theory.simulate.workers import check_wanted
-from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape
+from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape, read_only
 
 
 def powers_of(logit_gradients: Array, gram: Array) -> Array:
@@ -119,7 +119,7 @@ VECTOR = 8
 """Numbers side by side in the longest vectors: lanes are made in so many."""
 NONE = np.empty(0)
 NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-NOT_AFFINE = Affine(NONE, NONE, np.empty((0, 0)), np.empty((0, 0)), 0.0)
+NOT_AFFINE = Affine(NONE, read_only(np.empty(0)), np.empty((0, 0)), np.empty((0, 0)), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ def token_rule(weights: TokenWeights, pool: str, batch_size: int, group_size: in
         edges=np.ascontiguousarray(weights.paths.edges),
         lengths=np.ascontiguousarray(weights.paths.lengths),
         width=weights.paths.vocabulary_size,
-        tokens=np.ascontiguousarray(tokens.T),
+        tokens=np.array(tokens.T, order="C"),  # ours: a view that is closed to writing is another type, compiled again
         sure=bool((tokens > SURE).any()),
         gains=np.ascontiguousarray(np.moveaxis(gains[:1] if alike else gains, 0, -1)),
         pool={"": 0, "group": 1, "batch": batch_size}[pool],
@@ -117,10 +117,10 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
         logit_gradients = moments.gradient_in_logits
         # ||Phi_m' c||^2 = own_m ||c||^2: own is 1 for a table and ||h_m||^2 for a head (docs/derivations.md, section 4).
         powers = own * (logit_gradients**2).sum(axis=1)
-        tables = np.ascontiguousarray(logit_gradients.T), np.ascontiguousarray(logits[-1].T)
+        tables = np.array(logit_gradients.T, order="C"), np.ascontiguousarray(logits[-1].T)
         return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_squared_norm))
     # Of any other class of map, the adjoint gives the features, a logit at a time.
-    gradients = np.ascontiguousarray(moments.prompt_gradients.T)
+    gradients = np.array(moments.prompt_gradients.T, order="C")
     return TrueGradient(
         inner=np.empty((0, 0)),
         own=np.ones(n_prompts),

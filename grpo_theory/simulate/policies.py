@@ -79,7 +79,7 @@ def logit_rule(policy: Policy, batch_size: int) -> LogitRule:
         return LogitRule(HEAD, np.array(logit_map.hidden), 1.0, *ways)
     if type(logit_map) is TwoLayerMap:
         kind = {"tanh": TANH, "relu": RELU, "identity": IDENTITY}[logit_map.activation]
-        return LogitRule(kind, np.ascontiguousarray(logit_map.inputs.T), float(logit_map.scale), *ways)
+        return LogitRule(kind, np.array(logit_map.inputs.T, order="C"), float(logit_map.scale), *ways)
     if not isinstance(logit_map, LogitMap):
         raise ValueError(
             f"policy must have logits that are linear in theta, or be a TwoLayerSoftmax, to be trained, got {policy!r}"

@@ -9,7 +9,7 @@ from grpo_theory.jit import kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.affine import fill_penalties, penalty_in_reward
 from grpo_theory.simulate.policies import dense_features
-from grpo_theory.validation import Array, Integers
+from grpo_theory.validation import Array, Integers, read_only
 
 
 class Record(NamedTuple):
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 NO_RECORD = Record(
-    *(np.empty((0, 0)), np.empty((0, 0, 0)), np.zeros(2, dtype=np.int64), np.empty(0), np.empty((0, 0)), 0.0),
+    *(np.empty((0, 0)), np.empty((0, 0, 0)), np.zeros(2, dtype=np.int64), read_only(np.empty(0)), np.empty((0, 0)), 0.0),
     *(np.empty((0, 0), dtype=np.int64), np.empty((0, 0, 0))),
 )
 
