@@ -1,7 +1,7 @@
 """How the package compiles: decorators that own the options of numba's njit, and the folder in which machine code is kept.
 
 Numba keeps machine code beside a function's file, and does not see that a file which this one imports was edited.  So the code is
-kept in a folder named by all sources of the package, and what is older is deleted.
+kept in a folder named by all sources that kernels are in or may import, and what is older is deleted.
 """
 
 import hashlib
@@ -13,13 +13,16 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+ABOVE = "evidence harness laboratory intervals plan checks live logs page plot language_model"
+"""Rooms that no kernel imports: pages and plans are edited without compiling anew."""
+
 
 def cache_folder(package: Path, chosen: str | None) -> Path:
     """Return the folder for machine code of these sources, in the package's cache or one that the user has chosen.
 
     A copy of the package that a process of this one runs has the same folder, in which Numba tells files apart by their paths.
     """
-    sources = sorted(package.rglob("*.py"))
+    sources = [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in ABOVE.split()]
     told = "\n".join(f"{path.relative_to(package)} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sources)
     parent = Path(chosen) if chosen else package / "__pycache__"
     if parent.name.startswith("kernels-"):  # of a process that started this one

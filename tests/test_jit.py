@@ -1,14 +1,16 @@
 """How the package compiles: machine code of other sources is never run, and no kernel falls off a cliff of speed."""
 
 import os
+import re
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.jit import cache_folder
+from grpo_theory.jit import ABOVE, cache_folder
 from grpo_theory.simulate.ascents import make_training
 from grpo_theory.simulate.draws import count_below, fill_batches, make_batches, make_draw_room, outcome_law
 from grpo_theory.simulate.observations import multiply
@@ -31,6 +33,15 @@ def test_machine_code_lies_in_a_folder_of_its_sources_and_that_of_older_ones_is_
     assert second != first
     assert not first.exists()
     assert cache_folder(source.parent, str(tmp_path / "chosen")).parent == tmp_path / "chosen"
+
+
+def test_no_kernel_imports_a_room_whose_edits_keep_machine_code():
+    package, importing = Path(gt.__file__).parent, rf"(?m)^from grpo_theory\.({ABOVE.replace(' ', '|')})\b"
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    kernels = {path: text for path, text in texts.items() if "grpo_theory.jit import" in text}
+    below = [path for path in texts if path.relative_to(package).parts[0] not in ABOVE.split()]
+    assert len(kernels) > 10
+    assert [str(path) for path in {*kernels, *below} if re.search(importing, texts[path]) and path.name != "__main__.py"] == []
 
 
 def least_seconds(*calls):
