@@ -9,7 +9,7 @@ from enumeration import Case, groups, prompts
 import grpo_theory as gt
 from grpo_theory import Rollouts
 from grpo_theory.intervals import estimate_group_size_law
-from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory.intervals.rollout_intervals import prompt_gradients, prompt_powers
 
 
 def tiny_case():

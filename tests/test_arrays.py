@@ -12,8 +12,8 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.exact.multisets import DistinctPrompts, class_tables, fields_of_rewards, multisets
 from grpo_theory.intervals.interval import tail_table
-from grpo_theory.intervals.ragged import RewardCounts
-from grpo_theory.laboratory.experiment import RecordedTraining
+from grpo_theory.intervals.rollouts import RewardCounts
+from grpo_theory.laboratory.trial import RecordedTraining
 from grpo_theory.language_model.scores import CountSketch
 from grpo_theory.plan.efficiency import group_table
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 import grpo_theory as gt
-from grpo_theory.laboratory.experiment import semidefinite_factor
+from grpo_theory.laboratory.trial import semidefinite_factor
 
 
 def head(seed, m=7, width=4, k=3):

@@ -8,7 +8,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.intervals.u_statistics import prompt_gradients
+from grpo_theory.intervals.rollout_intervals import prompt_gradients
 from grpo_theory.plan import Limits
 from grpo_theory.plan.efficiency import OTHERS, RewardClasses, StepLaw, baseline_of, choose_by_efficiency, logged_size, product_of
 from grpo_theory.plan.group_size import pilot_terms

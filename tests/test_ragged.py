@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 import grpo_theory as gt
 from grpo_theory import RaggedRollouts, Rollouts, intervals
-from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_jackknife_variances, prompt_powers
+from grpo_theory.intervals.rollout_intervals import prompt_gradients, prompt_jackknife_variances, prompt_powers
 
 RESAMPLED, SIZES = {"resamples": 99, "rng": 3}, {"batch_size": 8, "group_size": 6}
 INTERVALS = {name: {} for name in ("value_naive", "value_clustered", "value_effective", "gradient_jackknife", "gradient_between")}

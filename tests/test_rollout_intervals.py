@@ -30,7 +30,7 @@ from statsmodels.stats.multivariate import test_mvmean as mean_test
 
 import grpo_theory as gt
 from grpo_theory import Rollouts, intervals
-from grpo_theory.intervals.u_statistics import (
+from grpo_theory.intervals.rollout_intervals import (
     prompt_gradients,
     prompt_jackknife_variances,
     prompt_powers,

@@ -5,13 +5,12 @@ from .comparisons import seeds_needed as seeds_needed
 from .interval import Ellipsoid as Ellipsoid
 from .interval import Interval as Interval
 from .interval import vectorized as vectorized
-from .ragged import RaggedRollouts as RaggedRollouts
-from .ragged import RewardCounts as RewardCounts
 from .records import TrainingRecord as TrainingRecord
 from .records import rollout_hessian as rollout_hessian
 from .records import simulate_records as simulate_records
 from .rollout_intervals import components_bootstrap as components_bootstrap
 from .rollout_intervals import components_jackknife as components_jackknife
+from .rollout_intervals import estimate_group_size_law as estimate_group_size_law
 from .rollout_intervals import gradient_between as gradient_between
 from .rollout_intervals import gradient_ellipsoid as gradient_ellipsoid
 from .rollout_intervals import gradient_jackknife as gradient_jackknife
@@ -24,6 +23,8 @@ from .rollout_intervals import value_clustered as value_clustered
 from .rollout_intervals import value_effective as value_effective
 from .rollout_intervals import value_naive as value_naive
 from .rollouts import Groups as Groups
+from .rollouts import RaggedRollouts as RaggedRollouts
+from .rollouts import RewardCounts as RewardCounts
 from .rollouts import Rollouts as Rollouts
 from .run_intervals import averaged_iterate as averaged_iterate
 from .run_intervals import batch_means as batch_means
@@ -36,4 +37,3 @@ from .run_intervals import learned_value as learned_value
 from .run_intervals import random_scaling as random_scaling
 from .run_intervals import random_scaling_quantile as random_scaling_quantile
 from .run_intervals import tail_value as tail_value
-from .u_statistics import estimate_group_size_law as estimate_group_size_law

@@ -7,18 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from grpo_theory.intervals.interval import Interval, around, check_level, student_quantile, vectorized
-from grpo_theory.validation import (
-    ROUNDING,
-    Array,
-    Flags,
-    as_count,
-    as_fraction,
-    as_number,
-    as_numbers,
-    as_positive,
-    as_real_array,
-    first_of,
-)
+from grpo_theory.validation import ROUNDING, Array, Flags, as_count, as_fraction, as_number, as_positive, as_real_array
 
 MOST_SEEDS = 10_000_000
 
@@ -35,7 +24,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     ----------
     a, b : array_like, shape (..., R)
         One number per run (the final objective, say) of two estimators.  The r-th runs of both have the same seed, so that they
-        see common random numbers.  At least two runs.
+        see common random numbers.  At least two runs, all finite: count diverged runs apart.
     level : float, default 0.95
 
     Returns
@@ -63,7 +52,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     if constant.ndim == 0 and constant:
         raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
     error = np.where(constant, np.nan, differences.std(axis=-1, ddof=1) / np.sqrt(runs))
-    return around(differences.mean(axis=-1), error, student_quantile(runs - 1, level), level)
+    return around(differences.mean(axis=-1), error, level, student_quantile(runs - 1, level))
 
 
 @vectorized
@@ -186,8 +175,8 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     return pairs
 
 
-def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_SEEDS) -> int:
-    """Return the least number of pairs at which a paired t test finds an effect above 0, `most` + 1 if it is larger.
+def pairs_needed(effect: float, power: float, level: float) -> int:
+    """Return the least number of pairs at which a paired t test finds an effect above 0, `MOST_SEEDS` + 1 if it is larger.
 
     This is the least R >= 2 with P(T > t) >= power.  T is noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R)
     effect.  The effect is the mean difference in standard deviations of a difference.
@@ -199,24 +188,16 @@ def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_
     def power_at(runs: int) -> float:
         return float(nct.sf(student_quantile(runs - 1, level), runs - 1, np.sqrt(runs) * effect))
 
-    high = 2
-    while power_at(high) < power:
-        if high >= most:
-            return most + 1
-        high *= 2
-    return min(bisect_left(range(high), power, lo=high // 2 + 1, key=power_at), most + 1)
+    return bisect_left(range(MOST_SEEDS + 1), power, lo=2, key=power_at)
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
     """Return a - b, and whether the differences of the first 1..R pairs vary by more than rounding, shape (..., R) each."""
-    first, second = as_numbers("a", a), as_numbers("b", b)
-    if first.shape != second.shape or first.ndim < 1:
+    first, second = as_real_array("a", a, None), as_real_array("b", b, None)
+    if first.shape != second.shape:
         raise ValueError(f"a and b must have one shape (..., R), got {first.shape} and {second.shape}")
     if first.shape[-1] < 2:
         raise ValueError(f"a and b must have at least 2 runs, got {first.shape[-1]}")
-    for name, array in (("a", first), ("b", second)):
-        if (where := first_of(~np.isfinite(array))) is not None:
-            raise ValueError(f"{name} must be finite, got {array[where]} at run {where}: count diverged runs apart")
     differences = first - second
     spread = np.maximum.accumulate(differences, axis=-1) - np.minimum.accumulate(differences, axis=-1)
     size = np.maximum.accumulate(np.maximum(np.abs(first), np.abs(second)), axis=-1)
@@ -249,9 +230,7 @@ def best_set(samples: ArrayLike, level: float = 0.95) -> Flags:
     if runs < 2:
         raise ValueError(f"samples must have at least 2 rows, got {runs}")
     level = check_level(level)
-    if candidates == 1:
-        return np.array([True])
-    critical = -float(stdtrit(runs - 1, (1.0 - level) / (candidates - 1)))
+    critical = -float(stdtrit(runs - 1, (1.0 - level) / max(candidates - 1, 1)))
     # Candidate i stays if mean(x_j - x_i) <= t sd(x_j - x_i)/sqrt(R) for all j, and t is exceeded with probability
     # (1 - level)/(k - 1) (Hsu 1984; Bonferroni).
     lead = samples[:, None, :] - samples[:, :, None]

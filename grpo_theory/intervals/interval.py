@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -143,13 +143,6 @@ class Ellipsoid:
         return self.squared_distance(truth) <= self.squared_radius
 
 
-def check_variation(constant: Flags, *, single: bool, of: str) -> None:
-    """Raise ValueError if the data are one dataset and a component, shape (...), does not vary; `of` says what should."""
-    if single and constant.any():
-        where = ", ".join(str(i) for i in np.flatnonzero(constant)) if constant.ndim else ""
-        raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
-
-
 def student_quantile(degrees_of_freedom: Number, level: float) -> Number:
     """Return what |t| exceeds with probability 1 - level, from the lower tail: levels that are next to 1 have one too."""
     return -stdtrit(degrees_of_freedom, (1.0 - level) / 2.0)
@@ -160,10 +153,23 @@ def normal_quantile(level: float) -> float:
     return -float(ndtri((1.0 - level) / 2.0))
 
 
-def around(estimate: Number, standard_error: Number, quantile: Number, level: float, note: str = "") -> Interval:
-    """Return the interval estimate -+ quantile standard errors."""
-    estimate, standard_error, half = np.asarray(estimate), np.asarray(standard_error), np.asarray(quantile * standard_error)
-    return Interval(estimate, standard_error, estimate - half, estimate + half, level, note)
+def around(
+    estimate: Array, standard_error: Array, level: float, quantile: Number = None, *, single: bool = False, of: str = ""
+) -> Interval:
+    """Return the interval estimate -+ quantile standard errors; the quantile is a normal one if omitted.
+
+    Raises
+    ------
+    ValueError
+        If the data are a `single` dataset and a standard error is NaN, because what it is `of` does not vary.
+    """
+    constant = np.isnan(standard_error)
+    if single and constant.any():
+        where = ", ".join(str(i) for i in np.flatnonzero(constant)) if constant.ndim else ""
+        raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
+    half = (normal_quantile(level) if quantile is None else quantile) * standard_error
+    estimate, standard_error, half = np.asarray(estimate), np.asarray(standard_error), np.asarray(half)
+    return Interval(estimate, standard_error, estimate - half, estimate + half, level)
 
 
 def binomial_limits(hits: Number, misses: Number, level: float) -> tuple[Array, Array]:
@@ -197,9 +203,8 @@ def student_interval(
         If `single` and a standard error is 0. With many datasets the limits are NaN there.
     """
     level = check_level(level)
-    degenerate = ~(standard_error > 0.0)
-    check_variation(degenerate, single=single, of=of)
-    found = around(estimate, np.where(degenerate, np.nan, standard_error), student_quantile(degrees_of_freedom, level), level)
+    known = np.where(standard_error > 0.0, standard_error, np.nan)
+    found = around(estimate, known, level, student_quantile(degrees_of_freedom, level), single=single, of=of)
     return replace(found, standard_error=standard_error)
 
 
@@ -263,25 +268,6 @@ SEED = 20261125
 QUANTILE_POINTS = 20_000
 
 
-class TailTable(NamedTuple):
-    """What Student's statistic does, for each of `SPREADS`, all of shape (S,).
-
-    Attributes
-    ----------
-    skewness : ndarray
-        The L-skewness of the law.
-    lower, upper : ndarray
-        Quantiles of the statistic that leave out (1 - level)/2 on either side; never nearer to 0 than Student's.
-    coverage : ndarray
-        How often Student's own limits hold.
-    """
-
-    skewness: Array
-    lower: Array
-    upper: Array
-    coverage: Array
-
-
 def l_skewness(values: Array) -> Array:
     """Return the sample L-skewness along the last axis, between -1 and 1; 0 where values do not vary (Hosking 1990)."""
     size, ordered = values.shape[-1], np.sort(values, axis=-1)
@@ -297,8 +283,16 @@ def l_skewness(values: Array) -> Array:
 
 
 @lru_cache(maxsize=64)
-def tail_table(prompts: int, level: float) -> TailTable:
-    """Return the quantiles of Student's statistic for so many prompts, by simulation with a fixed seed: the same each time."""
+def tail_table(prompts: int, level: float) -> Array:
+    """Return what Student's statistic does for so many prompts, by simulation with a fixed seed: the same each time.
+
+    Returns
+    -------
+    ndarray, shape (4, S)
+        For each of `SPREADS` the L-skewness of the law. Then follow the lower and the upper quantile of the statistic, which
+        leave out (1 - level)/2 on either side and are never nearer to 0 than Student's. Last is how often Student's own limits
+        hold.
+    """
     size = min(prompts, LARGEST)
     tails = np.array([1.0 - level, 1.0 + level]) / 2.0
     student, own = (float(stdtrit(n - 1, tails[1])) for n in (size, prompts))
@@ -319,7 +313,7 @@ def tail_table(prompts: int, level: float) -> TailTable:
         held = (np.abs(statistic) <= student).mean()
         lower, upper = -own - max(-student - low, 0.0) * shrink, own + max(high - student, 0.0) * shrink
         rows.append((skewness, lower, upper, level - max(level - held, 0.0) * shrink))
-    return read_only(TailTable(*np.array(rows).T.copy()))
+    return read_only(np.array(rows).T.copy())
 
 
 def tail_quantiles(influence: Array, level: float) -> tuple[Array, Array]:
@@ -338,14 +332,15 @@ def tail_quantiles(influence: Array, level: float) -> tuple[Array, Array]:
         What each prompt adds to the estimate's error, of mean 0; B of at least 3.
     level : float
     """
-    table, skewness = tail_table(influence.shape[-1], check_level(level)), l_skewness(influence)
+    known, *sides, _ = tail_table(influence.shape[-1], check_level(level))
+    skewness = l_skewness(influence)
     size = np.abs(skewness) + ALLOWANCE / np.sqrt(influence.shape[-1])
-    lower, upper = (np.interp(size, table.skewness, side) for side in (table.lower, table.upper))
+    lower, upper = (np.interp(size, known, side) for side in sides)
     turned = skewness < 0.0
     return np.where(turned, -upper, lower), np.where(turned, -lower, upper)
 
 
 def student_coverage(influence: Array, level: float) -> Array:
     """Return how often Student's limits would hold for a law as skewed as the prompts' influences (..., B), shape (...)."""
-    table = tail_table(influence.shape[-1], check_level(level))
-    return np.asarray(np.interp(np.abs(l_skewness(influence)), table.skewness, table.coverage))
+    known, _, _, coverage = tail_table(influence.shape[-1], check_level(level))
+    return np.asarray(np.interp(np.abs(l_skewness(influence)), known, coverage))

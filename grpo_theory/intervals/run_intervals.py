@@ -1,6 +1,5 @@
 """Intervals from one training run: for the maximiser, for values, and for the gap that is left."""
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -9,18 +8,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import chdtri
 
-from grpo_theory.intervals.interval import (
-    Ellipsoid,
-    Interval,
-    around,
-    check_level,
-    check_variation,
-    interval_function,
-    normal_quantile,
-    student_interval,
-)
+from grpo_theory.intervals.interval import Ellipsoid, Interval, around, check_level, interval_function, student_interval
 from grpo_theory.intervals.records import TrainingRecord, by_component
-from grpo_theory.intervals.u_statistics import shifted, shifted_mean
+from grpo_theory.intervals.rollout_intervals import shifted, shifted_mean
 from grpo_theory.theory import WeightedChiSquare
 from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, typed
 
@@ -28,61 +18,53 @@ RANK_TOLERANCE = 1e-9
 CONTRAST_TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class LocalModel:
-    """Linear drift and constant noise, theta_i - theta* = (I - eta_i A)(theta_{i-1} - theta*) + eta_i noise, in the basis of A.
+def law_of_mean(step_sizes: Array, curvatures: Array, noise: Array, last: int) -> tuple[Array, Array]:
+    """Return the covariance (..., d, d) of the mean of the last iterates, and how much of the start is left in it (..., d).
 
-    Attributes
+    Drift is linear and noise constant: theta_i - theta* = (I - eta_i A)(theta_{i-1} - theta*) + eta_i noise.  In the basis of A
+    the mean is theta* + start (theta_0 - theta*) plus noise.  For the last iterate and steps beta/i the covariance tends to the
+    solution of the Lyapunov equation over n.  With constant steps it tends to the stationary covariance.  For many iterates and
+    steps i^-b it tends to ``H^-1 Gamma H^-1 / m``.  Nothing is said of flat directions, where the start stays.
+
+    Parameters
     ----------
     step_sizes : ndarray, shape (n,)
+    curvatures, noise : ndarray
+        As from `fit_local_model`.
+    last : int
+        The number of iterates in the mean.
+    """
+    weights = np.zeros(len(step_sizes))
+    weights[-last:] = 1.0 / last
+    reach, products = np.zeros_like(curvatures), np.zeros_like(noise)
+    # From the last step back, reach_i = sum_{j >= i} weight_j prod_{i < l <= j} (1 - eta_l a).  The error of the gradient at step
+    # i has the influence eta_i reach_i, and the covariance is noise times the sum of eta_i^2 reach_i reach_i'.
+    # With weights 1/m on the last m steps, eta_i reach_i is N_i/m of docs/derivations.md, section 13.1; at m = 1 it is M_i.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for weight, step in zip(weights[::-1], step_sizes[::-1], strict=True):
+            reach = reach + weight
+            products += (step**2 * reach)[..., :, None] * reach[..., None, :]
+            reach = reach * (1.0 - step * curvatures)
+        below = np.tril(products, -1)
+        covariance = noise * (np.tril(products) + np.swapaxes(below, -1, -2))
+    # P = sum_j weight_j prod_{l <= j} (1 - eta_l a) (docs/derivations.md, section 13.1).
+    return covariance, np.where(curvatures == 0.0, 0.0, reach)
+
+
+def fit_local_model(record: TrainingRecord) -> tuple[Array, Array, Array, Flags]:
+    """Estimate drift and noise from a run.
+
+    Returns
+    -------
     curvatures : ndarray, shape (..., d)
         Eigenvalues of A, minus the estimated Hessian; 0 in flat directions, and in all of a run that is not usable.
     directions : ndarray, shape (..., d, d)
         Their eigenvectors, in columns.
     noise : ndarray, shape (..., d, d)
-        The estimated covariance of the gradient estimate in that basis; 0 in flat directions.
+        The estimated covariance of the gradient estimate in that basis; 0 in flat directions, and NaN for a run that is not
+        usable.
     usable : ndarray of bool, shape (...)
-        Whether the estimates allow a limit law; the rest gets NaN.
-    """
-
-    step_sizes: Array
-    curvatures: Array
-    directions: Array
-    noise: Array
-    usable: Flags
-
-    def in_basis(self, point: Array) -> Array:
-        """Return the components of a point (..., d) along the eigenvectors."""
-        return (point[..., None, :] @ self.directions)[..., 0, :]
-
-    def law_of_mean(self, last: int) -> tuple[Array, Array]:
-        """Return the covariance (..., d, d) of the mean of the last iterates, and how much of the start is left in it (..., d).
-
-        In the basis, the mean is theta* + start (theta_0 - theta*) plus noise.  For the last iterate and steps beta/i the
-        covariance tends to the solution of the Lyapunov equation over n.  With constant steps it tends to the stationary
-        covariance.  For many iterates and steps i^-b it tends to ``H^-1 Gamma H^-1 / m``.  Nothing is said of flat directions,
-        where the start stays.
-        """
-        weights = np.zeros(len(self.step_sizes))
-        weights[-last:] = 1.0 / last
-        reach, products = np.zeros_like(self.curvatures), np.zeros_like(self.noise)
-        # From the last step back, reach_i = sum_{j >= i} weight_j prod_{i < l <= j} (1 - eta_l a).  The error of the gradient at
-        # step i has the influence eta_i reach_i, and the covariance is noise times the sum of eta_i^2 reach_i reach_i'.
-        # With weights 1/m on the last m steps, eta_i reach_i is N_i/m of docs/derivations.md, section 13.1; at m = 1 it is M_i.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for weight, step in zip(weights[::-1], self.step_sizes[::-1], strict=True):
-                reach = reach + weight
-                products += (step**2 * reach)[..., :, None] * reach[..., None, :]
-                reach = reach * (1.0 - step * self.curvatures)
-            below = np.tril(products, -1)
-            covariance = self.noise * (np.tril(products) + np.swapaxes(below, -1, -2))
-        # P = sum_j weight_j prod_{l <= j} (1 - eta_l a) (docs/derivations.md, section 13.1).
-        start = np.where(self.curvatures == 0.0, 0.0, reach)
-        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan), start
-
-
-def fit_local_model(record: TrainingRecord) -> LocalModel:
-    """Estimate drift and noise from a run.
+        Whether the estimates allow a limit law.
 
     Raises
     ------
@@ -125,7 +107,12 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
     # Along a positive curvature the recursion grows without bound.
     curvatures = np.where(np.expand_dims(usable, -1), curvatures, 0.0)
-    return LocalModel(record.step_sizes, curvatures, directions, noise, usable)
+    return curvatures, directions, np.where(np.expand_dims(usable, (-2, -1)), noise, np.nan), usable
+
+
+def in_basis(point: Array, directions: Array) -> Array:
+    """Return the components of a point (..., d) along directions, the columns of matrices (..., d, d)."""
+    return (point[..., None, :] @ directions)[..., 0, :]
 
 
 def as_contrasts(contrasts: ArrayLike | None, dimension: int) -> Array:
@@ -276,7 +263,7 @@ def _normal(record: TrainingRecord, level: float, contrasts: ArrayLike | None, p
     level = check_level(level)
     estimate, along, covariance, identified = _centred(record, as_contrasts(contrasts, record.dimension), point, last)
     variance = np.einsum("...ji,...ik,...jk->...j", along, covariance, along)
-    return around(estimate, np.sqrt(np.where(identified, variance, np.nan)), normal_quantile(level), level)
+    return around(estimate, np.sqrt(np.where(identified, variance, np.nan)), level)
 
 
 def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int) -> tuple[Array, Array, Array, Flags]:
@@ -290,18 +277,18 @@ def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int
     ValueError
         As `fit_local_model`; and for a single run if a functional has such a part.
     """
-    model = fit_local_model(record)
-    along = functionals @ model.directions
-    flat = np.where(np.expand_dims(model.curvatures == 0.0, -2), along, 0.0)
+    curvatures, directions, noise, usable = fit_local_model(record)
+    along = functionals @ directions
+    flat = np.where(np.expand_dims(curvatures == 0.0, -2), along, 0.0)
     identified = np.sqrt((flat**2).sum(axis=-1)) <= CONTRAST_TOLERANCE * np.linalg.norm(functionals, axis=-1)
-    if model.usable.ndim == 0 and not identified.all():
+    if usable.ndim == 0 and not identified.all():
         row = int(np.argmin(identified))
-        direction = np.round(model.directions @ flat[row] / np.linalg.norm(flat[row]), 3).tolist()
+        direction = np.round(directions @ flat[row] / np.linalg.norm(flat[row]), 3).tolist()
         raise ValueError(f"contrasts must be identifiable: row {row} has a part along {direction}, where the objective is flat")
-    covariance, start = model.law_of_mean(last)
+    covariance, start = law_of_mean(record.step_sizes, curvatures, noise, last)
     # With P = start, (I - P)^-1 (point - P theta_0) is centred at theta* wherever the run started.
     kept = 1.0 - start
-    centre = (model.in_basis(point) - start * model.in_basis(record.path[..., 0, :])) / kept
+    centre = (in_basis(point, directions) - start * in_basis(record.path[..., 0, :], directions)) / kept
     # Its covariance is (I - P)^-1 Cov(e_n) (I - P)^-1 (docs/derivations.md, section 13.1).
     return (along @ centre[..., None])[..., 0], along, covariance / kept[..., :, None] / kept[..., None, :], identified
 
@@ -323,17 +310,17 @@ def gap_weights(record: TrainingRecord) -> Array:
     >>> gt.intervals.gap_weights(record).shape
     (1, 3)
     """
-    model = fit_local_model(record)
-    covariance, start = model.law_of_mean(1)
+    curvatures, directions, noise, usable = fit_local_model(record)
+    covariance, start = law_of_mean(record.step_sizes, curvatures, noise, 1)
     # theta_0 - theta* is (theta_0 - theta_n) / (1 - start), up to noise.
-    rest = start / (1.0 - start) * model.in_basis(record.path[..., 0, :] - record.path[..., -1, :])
+    rest = start / (1.0 - start) * in_basis(record.path[..., 0, :] - record.path[..., -1, :], directions)
     # Cov(e_n) + b b', b = P (I - P)^-1 (theta_0 - theta_n) (docs/derivations.md, section 13.1).
     moments = covariance + rest[..., :, None] * rest[..., None, :]
     # (1/2) e' A e = sum_k w_k chi^2_1, w the eigenvalues of (1/2) A^(1/2) S A^(1/2) (docs/derivations.md, section 13.1).
-    root = np.sqrt(np.maximum(model.curvatures, 0.0))
+    root = np.sqrt(np.maximum(curvatures, 0.0))
     matrices = root[..., :, None] * moments * root[..., None, :] / 2.0
-    weights = np.linalg.eigvalsh(np.where(model.usable[..., None, None], matrices, 0.0))
-    return np.where(model.usable[..., None], np.maximum(weights, 0.0), np.nan)
+    weights = np.linalg.eigvalsh(np.where(usable[..., None, None], matrices, 0.0))
+    return np.where(usable[..., None], np.maximum(weights, 0.0), np.nan)
 
 
 @interval_function
@@ -504,12 +491,11 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     """
     level = check_level(level)
     path, still = _functionals(record, contrasts)
-    check_variation(still, single=path.ndim == 2, of="the iterates")
     estimate = path.mean(axis=-1)
     # sums_s = s (m_s - m_n), so that V/n = sum_s sums_s^2/n^3 (Lee, Liao, Seo and Shin 2022, Algorithm 1).
     sums = np.cumsum(path - estimate[..., None], axis=-1)
     error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-1)) / path.shape[-1] ** 1.5)
-    return around(estimate, error, random_scaling_quantile(level), level)
+    return around(estimate, error, level, random_scaling_quantile(level), single=path.ndim == 2, of="the iterates")
 
 
 def random_scaling_tail(x: float) -> float:
@@ -684,7 +670,6 @@ def _tail_interval(record: TrainingRecord, level: float, less: float | None = No
     """Return the interval of the last part's mean reward; or of this plus its mean gap, less so many gaps of the last iterate."""
     rewards, steps = record.mean_rewards[..., record.tail_start :], record.step_sizes[record.tail_start :]
     constant = np.asarray(np.ptp(rewards, axis=-1) == 0.0)
-    check_variation(constant, single=constant.ndim == 0, of="the mean rewards of the last part")
     # sum_i (R_i - J(theta_{i-1})) is a martingale, so the error of the mean is s/sqrt(m) (docs/derivations.md, section 13.2).
     error = np.where(constant, np.nan, shifted(rewards, -1).std(axis=-1, ddof=1)) / np.sqrt(rewards.shape[-1])
     mean = shifted_mean(rewards, -1)
@@ -695,4 +680,5 @@ def _tail_interval(record: TrainingRecord, level: float, less: float | None = No
         # The latter has 2 sum w^2 more variance (docs/derivations.md, section 13.2).
         mean = mean + weights.sum(axis=-1) * (steps.mean() / steps[-1] - less)
         error = np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)) if less else error
-    return around(mean, error, normal_quantile(check_level(level)), level)
+    single, of = constant.ndim == 0, "the mean rewards of the last part"
+    return around(mean, error, check_level(level), single=single, of=of)

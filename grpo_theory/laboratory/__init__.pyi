@@ -1,6 +1,3 @@
-from .experiment import Experiment as Experiment
-from .experiment import Pilot as Pilot
-from .experiment import RecordedTraining as RecordedTraining
 from .measurement import Coverage as Coverage
 from .measurement import CoverageGrid as CoverageGrid
 from .measurement import coverage as coverage
@@ -8,4 +5,7 @@ from .measurement import coverage_grid as coverage_grid
 from .measurement import coverage_of_several as coverage_of_several
 from .measurement import replay as replay
 from .measurement import replications_to_tell as replications_to_tell
+from .trial import Experiment as Experiment
+from .trial import Pilot as Pilot
+from .trial import RecordedTraining as RecordedTraining
 from .trial import Replay as Replay

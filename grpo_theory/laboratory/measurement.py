@@ -14,9 +14,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from grpo_theory.intervals.interval import binomial_limits, normal_quantile
-from grpo_theory.laboratory.experiment import Experiment
-from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Table, Trial, Truth, check_takes
+from grpo_theory.intervals.interval import around, binomial_limits
+from grpo_theory.laboratory.trial import FIELDS, Answers, Experiment, IntervalFunction, Replay, Table, Trial, Truth, check_takes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, Flags, Integers, as_count, as_fraction, as_numbers, as_positive, shown
@@ -141,9 +140,8 @@ def measured(part: Table, truth: float, null: float | None, confidence: float, *
 
 def normal_row(name: str, measured: Measured, confidence: float) -> Row:
     """Return a measure with normal limits."""
-    estimate, mcse = measured
-    half = normal_quantile(confidence) * mcse
-    return name, estimate, mcse, estimate - half, estimate + half
+    found = around(*measured, confidence)
+    return name, *measured, float(found.low), float(found.high)
 
 
 def exact_row(name: str, hits: Flags, confidence: float) -> Row:
@@ -227,14 +225,12 @@ class Coverage:
     mcse: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        trial, table = self.trial, self.answers.table
+        trial, table = self.trial, self.answers.table if isinstance(self.trial.level, tuple) else self.answers.table[:, 0]
+        sets = table[..., 0] if self.answers.joint else table
+        share = sets["covered"].mean(axis=0)
         found: dict[str, Any] = {name: getattr(trial, name) for name in ("level", "truth", "seed")}
         found |= {"first": self.first_block * trial.experiment.block_replications, "replications": len(table)}
-        table = table if isinstance(trial.level, tuple) else table[:, 0]
-        found |= {name: table[name] for name in ("estimate", "standard_error", "low", "high")}
-        sets = table[..., 0] if self.answers.joint else table
-        found |= {name: sets[name] for name in ("width", "covered", "failed")}
-        share = sets["covered"].mean(axis=0)
+        found |= {name: (sets if name in ("width", "covered", "failed") else table)[name] for name, _ in FIELDS}
         found |= {"failures": sets["failed"].sum(axis=0), "coverage": share, "mcse": np.sqrt(share * (1.0 - share) / len(table))}
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -512,10 +508,8 @@ def coverage_of_several(
     >>> bool(records["clustered"].coverage > records["naive"].coverage)
     True
     """
-    if not isinstance(functions, Mapping):
-        raise TypeError(f"functions must be a mapping of names to interval functions, got {shown(functions)}")
-    if not functions:
-        raise ValueError("functions must hold at least one interval function")
+    if not isinstance(functions, Mapping) or not functions:
+        raise TypeError(f"functions must be a mapping of names to interval functions, at least one, got {shown(functions)}")
     seed, known = as_seed_sequence(rng), truth(problem) if callable(truth) else truth
     trials = [Trial(one, problem, known, experiment, level, seed, vectorized) for one in functions.values()]
     replications = as_count("replications", replications)
@@ -662,19 +656,15 @@ def coverage_grid(
     >>> behind[["prompts", "size"]].to_numpy().tolist(), bool((behind["high"] < 0.0).all())
     ([[32, 4], [32, 16], [64, 4], [64, 16]], True)
     """
-    if factors is None:
-        if not isinstance(designs, Mapping) or not designs:
-            wanted = "designs must be a mapping of names to pairs (problem, experiment), at least one, or a function of factors"
-            raise TypeError(f"{wanted}, got {shown(designs)}")
-        factors, made = {"design": list(designs)}, designs.__getitem__
-    else:
-        if not isinstance(factors, Mapping) or not factors:
-            raise TypeError(f"factors must be a mapping of names to levels, at least one, got {shown(factors)}")
-        if not callable(designs):
-            raise TypeError(f"designs must be a function of the factors {', '.join(map(repr, factors))}, got {shown(designs)}")
-        check_takes("designs", designs, *factors)
-        made = designs
-    cells = [(dict(zip(factors, levels, strict=True)), made(*levels)) for levels in product(*factors.values())]
+    if factors is None and isinstance(designs, Mapping):
+        factors, designs = {"design": list(designs)}, designs.__getitem__
+    if not isinstance(factors, Mapping) or not factors or not all(map(len, factors.values())):
+        wanted = "factors must be a mapping of names to levels, at least one, or designs one of names to (problem, experiment)"
+        raise TypeError(f"{wanted}, got {shown(factors)}")
+    if not callable(designs):
+        raise TypeError(f"designs must be a function of the factors {', '.join(map(repr, factors))}, got {shown(designs)}")
+    check_takes("designs", designs, *factors)
+    cells = [(dict(zip(factors, levels, strict=True)), designs(*levels)) for levels in product(*factors.values())]
     for point, design in cells:
         if not isinstance(design, tuple) or len(design) != 2:
             raise TypeError(f"designs must have a pair (problem, experiment) at {point}, got {shown(design)}")

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.checks.estimates import Estimate, fit_course, group_signal
 from grpo_theory.checks.sentences import MATTERS, MOST, difficulty, fall
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.rollouts import RaggedRollouts
 from grpo_theory.plan import efficiency
 from grpo_theory.plan.advice import usable
 from grpo_theory.plan.group_size import LARGEST_GROUP, Limits, baseline_terms

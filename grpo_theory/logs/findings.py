@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from grpo_theory.intervals.ragged import RewardCounts
+from grpo_theory.intervals.rollouts import RewardCounts
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import counted
 

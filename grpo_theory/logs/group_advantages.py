@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.intervals.ragged import numbered
+from grpo_theory.intervals.rollouts import numbered
 from grpo_theory.problem.policy import LARGEST_REWARD
 from grpo_theory.validation import Array, Integers, as_real_array, check_name, check_size, counted, shown
 

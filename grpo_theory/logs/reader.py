@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
-from grpo_theory.intervals.rollouts import LARGEST
+from grpo_theory.intervals.rollouts import LARGEST, RaggedRollouts, RewardCounts
 from grpo_theory.logs import files as log_files
 from grpo_theory.logs.expressions import RowError, columns_of, entries, numbers, truth, value
 from grpo_theory.logs.findings import Findings, reward_remarks

@@ -13,9 +13,8 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.intervals.comparisons import MOST_SEEDS, pairs_needed
 from grpo_theory.intervals.interval import Interval, check_level
-from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
 from grpo_theory.intervals.rollout_intervals import effective_interval
-from grpo_theory.intervals.rollouts import Groups, Rollouts
+from grpo_theory.intervals.rollouts import Groups, RaggedRollouts, RewardCounts, Rollouts
 from grpo_theory.logs import Findings, RolloutLog
 from grpo_theory.logs.findings import filtered
 from grpo_theory.plan import efficiency, success_rates

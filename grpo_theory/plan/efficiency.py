@@ -17,9 +17,8 @@ from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.estimation.parts import constant_length, whole
 from grpo_theory.exact.multisets import UNREAD, advantage_table, count_multisets, multiset_lines, multisets
 from grpo_theory.intervals.interval import Interval, check_level
-from grpo_theory.intervals.ragged import RaggedRollouts
-from grpo_theory.intervals.rollouts import Groups
-from grpo_theory.intervals.u_statistics import PromptTerms, prompt_gradients
+from grpo_theory.intervals.rollout_intervals import PromptTerms, prompt_gradients
+from grpo_theory.intervals.rollouts import Groups, RaggedRollouts
 from grpo_theory.plan import group_size as sizing
 from grpo_theory.validation import Argument, ArgumentError, Array, Integers, as_count, as_numbers, read_only, shown, typed
 

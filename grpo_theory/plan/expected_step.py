@@ -10,7 +10,7 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.intervals.interval import Interval, check_level
-from grpo_theory.intervals.ragged import RewardCounts
+from grpo_theory.intervals.rollouts import RewardCounts
 from grpo_theory.plan.efficiency import MOST_TERMS, MOST_VALUES, group_table, mean_advantages
 from grpo_theory.plan.success_rates import RateFunction, SuccessRates, average_terms, fit_success_rates, mean_interval, stacked
 from grpo_theory.theory import finite_group_objective

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.intervals.ragged import RaggedRollouts
-from grpo_theory.intervals.rollouts import Groups
+from grpo_theory.intervals.rollouts import Groups, RaggedRollouts
 from grpo_theory.logs import RolloutLog
 from grpo_theory.plan.advice import check_independent
 from grpo_theory.plan.success_rates import fit_beta_rates

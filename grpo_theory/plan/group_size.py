@@ -19,8 +19,8 @@ from grpo_theory.intervals.interval import (
     student_quantile,
     tail_quantiles,
 )
+from grpo_theory.intervals.rollout_intervals import PromptTerms, prompt_terms
 from grpo_theory.intervals.rollouts import Groups, Rollouts
-from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Integers, as_count, as_not_negative, as_positive, typed
 

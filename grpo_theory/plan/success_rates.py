@@ -19,7 +19,7 @@ from scipy.special import betaln, expit, gammaln, ndtri, stdtrit, xlog1py, xlogy
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import binomial_limits, check_level
-from grpo_theory.intervals.ragged import RewardCounts
+from grpo_theory.intervals.rollouts import RewardCounts
 from grpo_theory.validation import ROUNDING, Array, Integers, as_count, as_fraction, as_real_array, check_within, read_only, typed
 
 GAP = 1e-7

@@ -4,7 +4,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers
-from grpo_theory.intervals.u_statistics import prompt_gradients
+from grpo_theory.intervals.rollout_intervals import prompt_gradients
 from simulations.gradient import sampled_terms as terms
 from simulations.gradient.sampled_terms import ANOTHERS, TENFOLD, Sample, Scores
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grpo_theory.intervals.rollout_intervals import prompt_gradients, prompt_powers
 from grpo_theory.intervals.rollouts import Rollouts
-from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.validation import Array, Integers
 
 OTHERS = "product of others"

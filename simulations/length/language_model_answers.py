@@ -19,7 +19,7 @@ import grpo_theory as gt
 from grpo_theory.data import long_rollouts
 from grpo_theory.estimation import find
 from grpo_theory.harness import check, rows
-from grpo_theory.intervals.u_statistics import prompt_gradients
+from grpo_theory.intervals.rollout_intervals import prompt_gradients
 from grpo_theory.plan.efficiency import RewardClasses, StepLaw, choose_by_efficiency
 from grpo_theory.plan.group_size import Estimates, pilot_terms
 from simulations.gradient.groups import RESPONSES

@@ -9,7 +9,7 @@ import numpy as np
 
 from grpo_theory.harness import check, rows, run
 from grpo_theory.intervals.interval import student_coverage
-from grpo_theory.intervals.u_statistics import PromptTerms
+from grpo_theory.intervals.rollout_intervals import PromptTerms
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.group_size import choose, choose_group_size, pilot_terms
 from simulations.plan import rate_laws
