@@ -6,8 +6,7 @@ from pathlib import Path
 
 from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.options import repeated
-from grpo_theory.harness.store import read_facts
-from grpo_theory.harness.verdicts import ORIGIN, read_verdicts
+from grpo_theory.harness.store import ORIGIN, read_facts, read_verdicts
 from grpo_theory.page.drawing import draw, draw_all, prepare
 from paper_figures.content.report import write_report
 from paper_figures.discovery import figures, figures_of

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.harness.sides import Check, joined, plain, study_of
-from grpo_theory.harness.study import cell_seed, table_of
+from grpo_theory.harness.study import Check, cell_seed, joined, plain, study_of, table_of
 
 
 def table(module, quick=True, **wanted):

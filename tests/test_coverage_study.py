@@ -10,8 +10,7 @@ from enumeration import Case, prompts
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.sides import study_of
-from grpo_theory.harness.study import cell_seed, table_of
+from grpo_theory.harness.study import cell_seed, study_of, table_of
 from grpo_theory.laboratory import replications_to_tell
 from paper_figures.content.coverage_advice import advice, choices
 from simulations.coverage import coverage

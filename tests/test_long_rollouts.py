@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.sides import plain
-from grpo_theory.harness.study import table_of
+from grpo_theory.harness.study import plain, table_of
 from simulations.length import language_model_answers as study
 
 DATA = gt.data.long_rollouts()

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import BoundedMean
-from grpo_theory.harness.sides import joined
+from grpo_theory.harness.study import joined
 from grpo_theory.simulate.training import StepGrid
 from simulations.length import clipped_responses, drifts, log_ratios, ratios_by_length, score_power
 from simulations.sequence.off_policy import Pairs

@@ -6,7 +6,7 @@ import pytest
 from rates import table
 
 import grpo_theory as gt
-from grpo_theory.harness.sides import joined
+from grpo_theory.harness.study import joined
 from simulations.plan import plan_coverage
 from simulations.plan.rate_laws import HARD, SOUGHT, RateLaw, count_tables, honest_limits, laws
 

@@ -15,8 +15,8 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.runner import run
-from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.store import Store, read_table
+from grpo_theory.harness.study import study_of
 from simulations.gradient import estimators
 
 SIZES = {"batch_size": 2, "group_size": 4}

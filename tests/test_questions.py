@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.sides import study_of
-from grpo_theory.harness.study import cell_seed
+from grpo_theory.harness.study import cell_seed, study_of
 from simulations.sequence import questions
 
 

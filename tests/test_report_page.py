@@ -14,7 +14,7 @@ import pytest
 
 from grpo_theory.evidence import Statement
 from grpo_theory.evidence.verdicts import COLUMNS
-from grpo_theory.harness.verdicts import Verdicts
+from grpo_theory.harness.store import Verdicts
 from grpo_theory.page.document import Page, anchor_of, cell, said
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.picture import picture

@@ -16,9 +16,8 @@ from grpo_theory.evidence import Statement
 from grpo_theory.harness import runner, store
 from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.runner import build_table, run
-from grpo_theory.harness.store import Store, read_table
+from grpo_theory.harness.store import Store, judge_tables, read_table, read_verdicts, write_verdicts
 from grpo_theory.harness.study import Cell, Study
-from grpo_theory.harness.verdicts import judge_tables, read_verdicts, write_verdicts
 from paper_figures import __main__ as figures_command
 from simulations import __main__ as command
 

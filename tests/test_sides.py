@@ -9,8 +9,7 @@ from study_tables import computed as table_of_chunks
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence, Share, decided, judge
 from grpo_theory.evidence.reading import two_sides
-from grpo_theory.harness.sides import joined
-from grpo_theory.harness.study import chunk_generator
+from grpo_theory.harness.study import chunk_generator, joined
 from grpo_theory.harness.study_file import read_study
 
 KINDS = ("identity", "equality", "rate", "upper bound", "ordering")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from grpo_theory.harness.verdicts import unexplained
+from grpo_theory.harness.store import unexplained
 from simulations.collection import catalogue, collection
 
 POWERLESS = collection().uninformative

@@ -13,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docs.making.evidence import coverage_table, theorem_table
 from grpo_theory.evidence import PARTS
-from grpo_theory.harness.store import read_table
-from grpo_theory.harness.verdicts import read_verdicts
+from grpo_theory.harness.store import read_table, read_verdicts
 from grpo_theory.page.digest import COLUMNS, DIGITS, evidence
 from paper_figures.content import front
 from paper_figures.content.coverage_advice import advice

@@ -11,8 +11,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from grpo_theory.harness.sides import study_of
-from grpo_theory.harness.study import table_of
+from grpo_theory.harness.study import study_of, table_of
 from simulations.runs import trained_sizes
 from simulations.runs.trained_sizes import BOTH, ESTIMATORS, USUAL
 from tools.write_planner import markdown

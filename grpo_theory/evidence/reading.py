@@ -5,7 +5,6 @@ from math import log
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import rel_entr
@@ -145,19 +144,6 @@ def _numbers(values: ArrayLike) -> Array:
     if np.isnan(found).any():
         raise ValueError(f"estimates must be numbers, got {found.tolist()}")
     return found
-
-
-def highest(scores: pd.Series) -> Any:
-    """Return the label of the highest score; raise if one is not a number.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from grpo_theory.evidence.reading import highest
-    >>> highest(pd.Series({"rloo": 0.61, "grpo": 0.58}))
-    'rloo'
-    """
-    return scores[scores == largest(scores)].index[0]
 
 
 def difference(one: EvidenceRow, other: EvidenceRow, prediction: float = 0.0) -> Evidence:

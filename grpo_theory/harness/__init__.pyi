@@ -1,4 +1,4 @@
-from .sides import check as check
-from .sides import rows as rows
-from .sides import run as run
 from .study import Cell as Cell
+from .study import check as check
+from .study import rows as rows
+from .study import run as run

@@ -11,9 +11,8 @@ from grpo_theory.evidence import ESTIMATE
 from grpo_theory.harness.interrupts import RefusedError, exits_told
 from grpo_theory.harness.options import SHARDS, repeated
 from grpo_theory.harness.runner import chunks_of, compute_chunks, merge, missing_in, run, say_lost, tell
-from grpo_theory.harness.store import CHUNKS, Store
+from grpo_theory.harness.store import CHUNKS, CLAIMS, Store, judge_tables, say_power, write_verdicts
 from grpo_theory.harness.study_file import Collection, first_line, load_kernels
-from grpo_theory.harness.verdicts import CLAIMS, judge_tables, say_power, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 

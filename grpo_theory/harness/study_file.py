@@ -22,8 +22,7 @@ from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.claim import WHOSE, check_margin
 from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.options import nothing
-from grpo_theory.harness.sides import FORMS, StudyError, stated_in, study_of
-from grpo_theory.harness.study import Study, table_of
+from grpo_theory.harness.study import FORMS, Study, StudyError, stated_in, study_of, table_of
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from grpo_theory.harness.interrupts import RefusedError
 from grpo_theory.harness.options import process_pool
-from grpo_theory.harness.store import read_table
-from grpo_theory.harness.verdicts import check_together
+from grpo_theory.harness.store import check_together, read_table
 from grpo_theory.page import style
 
 

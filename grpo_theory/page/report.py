@@ -7,10 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from grpo_theory.evidence import LEVEL, PARTS, REFUTATIONS, Statement, decided
-from grpo_theory.harness.store import RUNS, read_facts, read_table
+from grpo_theory.harness.store import RUNS, Verdicts, read_facts, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.study_file import Collection as Studies
-from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.document import Page, said
 from grpo_theory.page.theorem import add_statement
 from grpo_theory.page.wording import setting_name, standing

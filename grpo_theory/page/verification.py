@@ -11,9 +11,8 @@ from grpo_theory.evidence import PARTS, decided
 from grpo_theory.harness.interrupts import RefusedError, exits_told
 from grpo_theory.harness.options import repeated
 from grpo_theory.harness.runner import run, say_lost
-from grpo_theory.harness.store import Store, read_table
+from grpo_theory.harness.store import CLAIMS, Store, Verdicts, judge_tables, read_table, say_power, write_verdicts
 from grpo_theory.harness.study_file import Collection, StudyFileError, collect_files, draw_of, first_line, load_kernels
-from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, say_power, write_verdicts
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.report import write_study_report

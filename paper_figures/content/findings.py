@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import decided
-from grpo_theory.harness.store import read_table
-from grpo_theory.harness.verdicts import Verdicts
+from grpo_theory.harness.store import Verdicts, read_table
 from grpo_theory.page.captions import signed
 from grpo_theory.page.document import TEMPLATES
 from grpo_theory.page.style import LANGUAGE_MODEL

@@ -6,8 +6,7 @@ from types import ModuleType
 import pandas as pd
 
 from grpo_theory.evidence import Statement
-from grpo_theory.harness.store import read_table
-from grpo_theory.harness.verdicts import Verdicts
+from grpo_theory.harness.store import Verdicts, read_table
 from grpo_theory.page.captions import caption_of
 from grpo_theory.page.document import Page, anchor_of
 from grpo_theory.page.printed import printed

@@ -10,8 +10,7 @@ from typing import Any
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.estimation.code import code_checksum
-from grpo_theory.harness.sides import Case, Run
-from grpo_theory.harness.study import COLUMNS, PART, Cell
+from grpo_theory.harness.study import COLUMNS, PART, Case, Cell, Run
 from simulations.seeds import seed_of
 
 REPLICATIONS = 1 << 18

@@ -14,7 +14,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence
-from grpo_theory.evidence.reading import difference, distance, evidence, highest
+from grpo_theory.evidence.reading import difference, distance, evidence, largest
 from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import leave_one_out_parts
 from simulations.seeds import seed_of
@@ -62,6 +62,11 @@ def pairs(quick):
     usual = [one for one in cases(quick) if one["budget"] == BUDGET]
     both = [(one, other) for one, other in permutations(usual, 2) if one["problem"] == other["problem"]]
     return [one | {"other": other["schedule"], "later": BUDGET} for one, other in both] + budgets(quick)
+
+
+def highest(scores):
+    """Return the label of the highest score; raise if one is not a number."""
+    return scores[scores == largest(scores)].index[0]
 
 
 def budgets(quick):
