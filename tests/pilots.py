@@ -124,7 +124,7 @@ def statistics_of_resamples(r, contrast, seed, resamples):
     size = r.batch_size
     counts = np.random.default_rng(np.random.SeedSequence(seed)).multinomial(size, np.full(size, 1 / size), size=resamples)
     own = np.array(components(r))
-    own[0] = prompt_powers(r).gradient.mean() - (prompt_gradients(r).mean(axis=0) ** 2).sum()
+    own[0] = prompt_powers(r)[0].mean() - (prompt_gradients(r).mean(axis=0) ** 2).sum()
     statistics = []
     for count in counts:
         index = np.repeat(np.arange(size), count)

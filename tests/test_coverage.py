@@ -300,6 +300,8 @@ def test_a_grid_over_factors_has_the_measures_of_a_normal_mean():
     assert len(str(many).splitlines()) == 10
     for factors, designs, message in (
         ({}, len, "factors must be"),
+        ({"n": ()}, len, "factors must be"),
+        (None, {}, "factors must be"),
         ({"n": (3,)}, {}, "designs must be a function of the factors"),
     ):
         with pytest.raises(TypeError, match=message):

@@ -52,7 +52,6 @@ GROUP_SIZES = (
     partial(intervals.group_size_bootstrap, **RESAMPLED),
 )
 ALL = (*OF_GRADIENT, *OF_VALUE, *SQUARES, *GROUP_SIZES)
-POWERS = ("gradient", "advantage", "independent")
 SEEDS = st.integers(0, 10_000)
 
 
@@ -62,14 +61,14 @@ def close(found, expected, rtol=1e-10, atol=1e-13):
 
 def test_statistics_are_their_definitions_over_distinct_responses():
     r = noise(1, responses=6)
-    found, deleted = prompt_powers(r), prompt_jackknife_variances(r)
+    (gradient, advantage, independent), deleted = prompt_powers(r), prompt_jackknife_variances(r)
     for b, (z, w) in enumerate(zip(r.rewards, r.scores, strict=True)):
         h = {(i, j): (w[i] - w[j]) * (z[i] - z[j]) / 2.0 for i, j in permutations(range(6), 2)}
         four = list(permutations(range(6), 4))
         close(prompt_gradients(r)[b], np.mean(list(h.values()), axis=0))
-        close(found.gradient[b], np.mean([h[i, j] @ h[k, m] for i, j, k, m in four]))
-        close(found.advantage[b], np.mean([w[i] @ w[i] * (z[i] - z[j]) * (z[i] - z[k]) for i, j, k, _ in four]))
-        close(found.independent[b], np.mean([w[k] @ w[k] * (z[i] - z[j]) ** 2 / 2.0 for i, j, k, _ in four]))
+        close(gradient[b], np.mean([h[i, j] @ h[k, m] for i, j, k, m in four]))
+        close(advantage[b], np.mean([w[i] @ w[i] * (z[i] - z[j]) * (z[i] - z[k]) for i, j, k, _ in four]))
+        close(independent[b], np.mean([w[k] @ w[k] * (z[i] - z[j]) ** 2 / 2.0 for i, j, k, _ in four]))
         without = [np.mean([one for pair, one in h.items() if i not in pair], axis=0) for i in range(6)]
         close(deleted[b], 5 / 6 * ((np.array(without) - np.mean(without, axis=0)) ** 2).sum(axis=0))
 
@@ -82,7 +81,7 @@ def test_statistics_have_the_stated_means_over_all_groups(policy, rewards):
         r, norms = Rollouts(z[index][:, None], w[index][:, None]), (w**2).sum(axis=1)
         power = table.gradient @ table.gradient
         truth = (power, p @ (norms * (z - table.value) ** 2), (p @ norms) * table.standard_deviation**2)
-        close([weights @ getattr(prompt_powers(r), name)[:, 0] for name in POWERS], truth)
+        close(prompt_powers(r)[:, :, 0] @ weights, truth)
         close(weights @ prompt_gradients(r)[:, 0], table.gradient)
         oracle = p @ (w * (z - table.value)[:, None]) ** 2 - table.gradient**2
         second = table.standard_deviation**2 * (p @ w**2) + table.gradient**2

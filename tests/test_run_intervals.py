@@ -184,6 +184,7 @@ HALF = np.diag([-0.5, 0.0])
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: random_scaling(flat_record(HALF, path=np.zeros((41, 2)))), "the iterates do not vary in component 0, 1"),
         (lambda: last_iterate(flat_record(None)), "hessian must be in the record"),
         (lambda: gap_limit(flat_record(np.diag([-1.0, 0.3]))), r"got 0.3 along \[0.0, 1.0\]: the run is too short"),
         (lambda: last_iterate(flat_record(HALF)), r"row 1 has a part along \[0.0, 1.0\], where the objective is flat"),

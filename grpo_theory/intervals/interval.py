@@ -289,9 +289,8 @@ def tail_table(prompts: int, level: float) -> Array:
     Returns
     -------
     ndarray, shape (4, S)
-        For each of `SPREADS` the L-skewness of the law. Then follow the lower and the upper quantile of the statistic, which
-        leave out (1 - level)/2 on either side and are never nearer to 0 than Student's. Last is how often Student's own limits
-        hold.
+        For each of `SPREADS` the law's L-skewness, the statistic's lower and upper quantile, and how often Student's own limits
+        hold. The quantiles leave out (1 - level)/2 on either side, and are never nearer to 0 than Student's.
     """
     size = min(prompts, LARGEST)
     tails = np.array([1.0 - level, 1.0 + level]) / 2.0

@@ -18,20 +18,7 @@ from grpo_theory.simulate.optimisers import SGD
 from grpo_theory.simulate.score_hessian import make_record
 from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import (
-    Array,
-    as_count,
-    as_not_negative,
-    as_number,
-    as_numbers,
-    cached_array,
-    check_shape,
-    first_of,
-    kept,
-    outline,
-    read_only,
-    typed,
-)
+from grpo_theory.validation import Array, as_count, as_not_negative, as_numbers, cached_array, check_shape, kept, outline, typed
 
 LARGEST_DIMENSION = 256
 MINIMUM_STEPS = 20
@@ -88,10 +75,10 @@ class TrainingRecord:
         if self.hessian is not None:
             arrays["hessian"] = _finite_or_nan("hessian", self.hessian)
             check_shape("hessian", arrays["hessian"], (*path.shape[:-2], path.shape[-1], path.shape[-1]), "(..., d, d)")
-        if path.ndim == 2:
-            for name, array in arrays.items():
-                if (where := first_of(np.isnan(array))) is not None:
-                    raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
+        for name, array in arrays.items():
+            if path.ndim == 2 and np.isnan(array).any():
+                where = tuple(np.argwhere(np.isnan(array))[0].tolist())
+                raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
         tail_start(n, self.tail)
         arrays["step_sizes"] = as_steps("step_sizes", self.step_sizes, n)
         for name, array in arrays.items():
@@ -144,7 +131,7 @@ def _finite_or_nan(name: str, value: ArrayLike) -> Array:
 
 def tail_start(steps: int, tail: float) -> int:
     """Return where the last part of a run begins, which is a share `tail` of it; raise unless that lies in (0, 1]."""
-    if not 0.0 < as_number("tail", tail) <= 1.0:
+    if not 0.0 < as_not_negative("tail", tail) <= 1.0:
         raise ValueError(f"tail must lie in (0, 1], got {tail}")
     return steps - max(2, round(tail * steps))
 
@@ -255,7 +242,6 @@ def simulate_records(
         runs = training.start(seed, block, begun)
         runs.record = make_record(problem, chosen, len(begun), steps, window)
         runs.advance(steps)
-        arrays = runs.state.path, runs.record.mean_rewards, runs.record.hessian
-        return TrainingRecord(sizes, *map(read_only, arrays), tail=tail)
+        return TrainingRecord(sizes, runs.state.path, runs.record.mean_rewards, runs.record.hessian, tail=tail)
 
     return map_in_order(record, range(-(-replications // LANES)), workers)

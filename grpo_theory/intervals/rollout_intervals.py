@@ -78,7 +78,7 @@ def jackknife_variances(z: Array, w: Array) -> Array:
 
 
 def powers(z: Array, w: Array) -> Array:
-    """Return the fields of `PromptPowers`, shape (..., 3)."""
+    """Return what `prompt_powers` returns, along the last axis, shape (..., 3)."""
     size, weights, deviations = z.shape[-1], z[..., None], centred(w, -2)
     pairs = size * (size - 1.0)
     triples = pairs * (size - 2.0)
@@ -133,27 +133,14 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     return _of_prompts(rollouts, 3, jackknife_variances)
 
 
-class PromptPowers(NamedTuple):
-    """Unbiased estimates, given the prompt, of what the error of a gradient estimate is made of; all of shape (..., B).
+def prompt_powers(rollouts: Groups) -> Array:
+    """Estimate without bias, given the prompt, what the error of a gradient estimate is made of, shape (3, ..., B).
 
-    Attributes
-    ----------
-    gradient : ndarray
-        Of ||g||^2: the U-statistic of order four, the mean of h(i,j) . h(k,l) over distinct responses.
-    advantage : ndarray
-        Of E[||W||^2 (Z - V)^2]: the mean of ||W_i||^2 (Z_i - Z_j)(Z_i - Z_k).
-    independent : ndarray
-        Of E||W||^2 Var(Z): the mean of ||W_k||^2 (Z_i - Z_j)^2 / 2.
+    These are three U-statistics, computed in O(G J).  The first is of ||g||^2: the mean of h(i,j) . h(k,l) over distinct
+    responses.  The second is of E[||W||^2 (Z - V)^2]: the mean of ||W_i||^2 (Z_i - Z_j)(Z_i - Z_k).  The third is of E||W||^2
+    Var(Z): the mean of ||W_k||^2 (Z_i - Z_j)^2 / 2.  Needs G >= 4.
     """
-
-    gradient: Array
-    advantage: Array
-    independent: Array
-
-
-def prompt_powers(rollouts: Groups) -> PromptPowers:
-    """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
-    return PromptPowers(*np.moveaxis(_of_prompts(rollouts, 4, powers), -1, 0))
+    return np.moveaxis(_of_prompts(rollouts, 4, powers), -1, 0)
 
 
 class PromptTerms(NamedTuple):
@@ -200,12 +187,10 @@ class PromptTerms(NamedTuple):
 def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
     """Return what each prompt says, of at least so many prompts with four responses."""
     rollouts.require(prompts=prompts, responses=4)
-    found = prompt_powers(rollouts)
+    gradient, advantage, independent = prompt_powers(rollouts)
     # c2 = E trace Sigma_oracle(X), trace Sigma_oracle = E||W||^2 (Z - V)^2 - ||g(x)||^2; and
     # c3 = E[Var(Z | X) E(||W||^2 | X) + ||g(X)||^2] (docs/derivations.md, section 2).
-    return PromptTerms(
-        prompt_gradients(rollouts), found.gradient, found.advantage - found.gradient, found.independent + found.gradient
-    )
+    return PromptTerms(prompt_gradients(rollouts), gradient, advantage - gradient, independent + gradient)
 
 
 @typed
@@ -333,9 +318,8 @@ def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     degrees = first * np.divide(total**2, squares, out=np.ones_like(total), where=squares > 0.0)
     # Var(mean_b U_b) given the prompts is sum_b Var(U_b)/B^2 (docs/derivations.md, section 9).
     estimate, error = prompt_gradients(rollouts).mean(axis=-2), np.sqrt(total) / rollouts.batch_size
-    return student_interval(
-        estimate, error, degrees, level, single=rollouts.single, of="the products of centred score and reward"
-    )
+    of = "the products of centred score and reward"
+    return student_interval(estimate, error, degrees, level, single=rollouts.single, of=of)
 
 
 @interval_function

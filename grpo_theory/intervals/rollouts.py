@@ -112,8 +112,7 @@ class Groups(ABC):
         interval is made of rounding. Norms are kept only if the directions are orthonormal and span the scores.
         """
         array, scores = as_real_array("directions", directions, 2), self.known_scores
-        if array.shape[1] != scores.shape[-1]:
-            raise ValueError(f"directions must have shape (L, J) with the scores' J = {scores.shape[-1]}, got {array.shape}")
+        check_shape("directions", array, (len(array), scores.shape[-1]), "(L, J), J as of the scores")
         components, size = scores @ array.T, np.abs(scores) @ np.abs(array).T
         return self.with_scores(read_only(np.where(np.abs(components) <= ROUNDING * size, 0.0, components)))
 
@@ -148,20 +147,15 @@ class Rollouts(Groups):
     __repr__ = outline
 
     def __post_init__(self) -> None:
-        names = [("rewards", 2, "(..., B, G)")]
+        for name, axes, shape in (("rewards", 2, "(..., B, G)"), ("scores", 3, "(..., B, G, J)")):
+            if name == "rewards" or self.scores is not None:
+                array = as_numbers(name, getattr(self, name))
+                if array.ndim < axes or array.size == 0:
+                    raise ValueError(f"{name} must have shape {shape} and not be empty, got {array.shape}")
+                check_size(name, array, LARGEST[name])
+                object.__setattr__(self, name, kept(array))
         if self.scores is not None:
-            names.append(("scores", 3, "(..., B, G, J)"))
-        for name, axes, shape in names:
-            array = as_numbers(name, getattr(self, name))
-            if array.ndim < axes or array.size == 0:
-                raise ValueError(f"{name} must have shape {shape} and not be empty, got {array.shape}")
-            check_size(name, array, LARGEST[name])
-            object.__setattr__(self, name, kept(array))
-        if self.scores is not None and self.scores.shape[:-1] != self.rewards.shape:
-            raise ValueError(
-                f"scores must have shape (..., B, G, J) with the rewards' (..., B, G) = {self.rewards.shape}, "
-                f"got {self.scores.shape}"
-            )
+            check_shape("scores", self.scores, (*self.rewards.shape, self.scores.shape[-1]), "(..., B, G, J), one row a reward")
 
     @property
     def sizes(self) -> Integers:
@@ -412,12 +406,10 @@ class RaggedRollouts(Groups):
 
 def _objects(name: str, values: Iterable[Hashable]) -> np.ndarray:
     """Return ids as an array of one dimension, tuples among them as they are."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         raise TypeError(f"{name} must be ids, one per response, got {shown(values)}")
     check_unmasked(name, values)
     if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise ValueError(f"{name} must be ids, one per response, got {shown(values)}")
         return values
     listed = list(values)
     objects = np.empty(len(listed), dtype=object)

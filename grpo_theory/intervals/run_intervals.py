@@ -12,7 +12,7 @@ from grpo_theory.intervals.interval import Ellipsoid, Interval, around, check_le
 from grpo_theory.intervals.records import TrainingRecord, by_component
 from grpo_theory.intervals.rollout_intervals import shifted, shifted_mean
 from grpo_theory.theory import WeightedChiSquare
-from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, typed
+from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, check_shape, typed
 
 RANK_TOLERANCE = 1e-9
 CONTRAST_TOLERANCE = 1e-6
@@ -120,8 +120,7 @@ def as_contrasts(contrasts: ArrayLike | None, dimension: int) -> Array:
     if contrasts is None:
         return np.eye(dimension)
     array = as_real_array("contrasts", contrasts, 2)
-    if array.shape[1] != dimension:
-        raise ValueError(f"contrasts must have shape (J, d) with d = {dimension}, got {array.shape}")
+    check_shape("contrasts", array, (len(array), dimension), "(J, d)")
     if (array == 0.0).all(axis=1).any():
         raise ValueError("contrasts must not have a row of zeros")
     return array
@@ -260,10 +259,9 @@ def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contr
 
 def _normal(record: TrainingRecord, level: float, contrasts: ArrayLike | None, point: Array, last: int) -> Interval:
     """Put normal limits around functionals of a point, the mean of the last iterates."""
-    level = check_level(level)
     estimate, along, covariance, identified = _centred(record, as_contrasts(contrasts, record.dimension), point, last)
     variance = np.einsum("...ji,...ik,...jk->...j", along, covariance, along)
-    return around(estimate, np.sqrt(np.where(identified, variance, np.nan)), level)
+    return around(estimate, np.sqrt(np.where(identified, variance, np.nan)), check_level(level))
 
 
 def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int) -> tuple[Array, Array, Array, Flags]:
@@ -358,8 +356,7 @@ def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     >>> gt.intervals.gap_limit(record).covers(gap).tolist()
     [True]
     """
-    level = check_level(level)
-    weights = gap_weights(record)
+    level, weights = check_level(level), gap_weights(record)
     usable = np.isfinite(weights).all(axis=-1) & (np.nan_to_num(weights) > 0.0).any(axis=-1)
     high = np.full(usable.shape, np.nan)
     if usable.any():
@@ -680,5 +677,4 @@ def _tail_interval(record: TrainingRecord, level: float, less: float | None = No
         # The latter has 2 sum w^2 more variance (docs/derivations.md, section 13.2).
         mean = mean + weights.sum(axis=-1) * (steps.mean() / steps[-1] - less)
         error = np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)) if less else error
-    single, of = constant.ndim == 0, "the mean rewards of the last part"
-    return around(mean, error, check_level(level), single=single, of=of)
+    return around(mean, error, check_level(level), single=constant.ndim == 0, of="the mean rewards of the last part")

@@ -301,8 +301,7 @@ class Coverage:
                 null_here = None if nulls is None else float(nulls[index])
                 found = measured(part, float(self.truth[index]), null_here, confidence, of=of)
                 rows += [(level, label, *row, self.replications, int(part["failed"].sum())) for row in found]
-        names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=["level", "component", *NUMBERS, "replications", "failures"])
 
     def summary(self) -> str:
         """Return a table to be printed: `measures`, a row each, after the numbers of replications and failures."""
@@ -577,8 +576,7 @@ class CoverageGrid(pd.DataFrame):
     def __str__(self) -> str:
         names = self["function"].unique()
         ranges = self.groupby(["measure", "function"])["estimate"].agg(["min", "max"])
-        words = [f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for low, high in ranges.to_numpy()]
-        said = pd.Series(words, ranges.index).to_dict()
+        said = {of: f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for of, low, high in ranges.itertuples()}
         columns = {one: [said.get((one, name), "") for name in names[:LINES]] for one in PRINTED if one in set(self["measure"])}
         error = self.loc[self["measure"] == "coverage", "mcse"].max()
         more = f"; {len(names) - LINES} functions more" if len(names) > LINES else ""
@@ -676,8 +674,7 @@ def coverage_grid(
         records = coverage_of_several(functions, problem, truth, experiment=experiment, rng=seed, **asked)  # type: ignore[arg-type]
         for function, record in records.items():
             if record.truth.ndim:
-                shape = record.truth.shape
-                raise ValueError(f"truth must be one number at each design, got shape {shape}: measure it by coverage")
+                raise ValueError(f"truth must be one number at each design, got shape {record.truth.shape}: use coverage")
             found = [*record.measures()[NUMBERS].itertuples(index=False)]
             if reference not in (None, function):
                 found += _beside(record, records[reference])

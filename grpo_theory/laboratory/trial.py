@@ -459,11 +459,10 @@ class Trial:
         datasets = self.draw(block)
         answers = self.ask(datasets, block, index, index + 1)
         row = answers.table[0] if isinstance(self.level, tuple) else answers.table[0, 0]
-        level = self.level if isinstance(self.level, float) else max(self.level)
         return Replay(
             replication,
             self.experiment.take(datasets, index),
-            Interval(row["estimate"], row["standard_error"], row["low"], row["high"], level),
+            Interval(row["estimate"], row["standard_error"], row["low"], row["high"], max(self.levels)),
             row["covered"][..., 0] if answers.joint else row["covered"],
             answers.refusals.get(replication),
         )

@@ -44,15 +44,15 @@ def prompt_terms(rewards, scores, exact):
     halves = (scores, scores) if exact else np.sqrt(2.0) * np.array(np.split(scores, 2, axis=-1))
     first, second = ((half**2).sum(axis=-1) for half in halves)
     p = (first + second) / 2.0
-    powers = prompt_powers(Rollouts(z, scores))
+    power, advantage, independent = prompt_powers(Rollouts(z, scores))
     pairs, triples = size * (size - 1.0), size * (size - 1.0) * (size - 2.0)
     total, sum_z, sum_pz, sum_pzz = p.sum(axis=1), z.sum(axis=1), (p * z).sum(axis=1), (p * z**2).sum(axis=1)
-    both, apart = (prompt_powers(Rollouts(z, some[..., None])).gradient for some in (first + second, first - second))
+    both, apart = (prompt_powers(Rollouts(z, some[..., None]))[0] for some in (first + second, first - second))
     tenfold = 1.0 + 9.0 * z
     return {
-        "power": powers.gradient,
-        "c2": powers.advantage - powers.gradient,
-        "c3": powers.independent + powers.gradient,
+        "power": power,
+        "c2": advantage - power,
+        "c3": independent + power,
         "P": total / size,
         "PZZ": sum_pzz / size,
         "V PZ": (sum_z * sum_pz - sum_pzz) / pairs,
@@ -64,8 +64,8 @@ def prompt_terms(rewards, scores, exact):
         f"covariance{TENFOLD}": covariances(p * tenfold, z),
         f"variance of P{TENFOLD}": covariances(first * tenfold, second * tenfold),
         "variance": covariances(z, z),
-        "variance variance": prompt_powers(Rollouts(z, z[..., None])).gradient,
-        "variance P": powers.independent,
+        "variance variance": prompt_powers(Rollouts(z, z[..., None]))[0],
+        "variance P": independent,
         "P P": (first.sum(axis=1) * second.sum(axis=1) - (first * second).sum(axis=1)) / pairs,
     }
 
