@@ -154,7 +154,7 @@ def normal_quantile(level: float) -> float:
 
 
 def around(
-    estimate: Array, standard_error: Array, level: float, quantile: Number = None, *, single: bool = False, of: str = ""
+    estimate: Number, standard_error: Number, level: float, quantile: Number = None, *, single: bool = False, of: str = ""
 ) -> Interval:
     """Return the interval estimate -+ quantile standard errors; the quantile is a normal one if omitted.
 
