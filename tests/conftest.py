@@ -1,5 +1,7 @@
 """Options and fixtures of the tests."""
 
+import re
+
 import hypothesis
 import pytest
 
@@ -27,6 +29,36 @@ def seed(request):
     """Turn a test's fixed number into its seed."""
     shift = request.config.getoption("--vary-seed")
     return lambda number: number + 1_000_003 * shift
+
+
+@pytest.fixture
+def check_refused():
+    """Assert that each call is refused with a kind of error in words that its pattern finds; list all that are not."""
+
+    def check(*cases, error=ValueError):
+        wrong = []
+        for call, pattern in cases:
+            try:
+                wrong.append((pattern, call()))
+            except error as refusal:
+                wrong += [] if re.search(pattern, str(refusal)) else [(pattern, str(refusal))]
+        assert wrong == []
+
+    return check
+
+
+@pytest.fixture
+def one_line(capsys):
+    """Return a function that runs a command, which must end with a status and one line of error, and returns that line."""
+
+    def run(main, *words, status=2):
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == status
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1, error
+        return error
+
+    return run
 
 
 @pytest.fixture

@@ -149,31 +149,22 @@ def test_the_hessian_is_that_of_the_listed_responses(make):
 CYCLE = [[0, 1], [1, 0]]
 
 
-def test_what_is_known_of_listed_responses_only_is_refused_with_the_way_round():
-    problem = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 64))
-    for ask in (
-        lambda: problem.policy.probabilities(problem.theta),
-        lambda: problem.policy.n_responses,
-        lambda: problem.at(problem.theta).rewards,
-    ):
-        with pytest.raises(NotListedError, match=r"problem\.listed\(\)"):
-            ask()
-    with pytest.raises(
-        gt.NotEnumerableError, match=r"advantages read score norms, .* simulate_gradients, or problem\.listed\(\)"
-    ):
-        gt.gradient_law(problem, problem.theta, "optimal_loo", batch_size=1, group_size=4)
-    with pytest.raises(ValueError, match="more than 4096 responses"):
-        problem.listed()
-
-
-def test_ratios_whose_second_moment_leaves_the_numbers_are_refused():
-    problem = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 4096))
-    whole = composed("rloo", "trajectory")
-    with pytest.raises(ValueError, match="Over responses of up to 4096 tokens they have not"):
-        gt.gradient_law(problem, problem.theta, whole, batch_size=1, group_size=4, behaviour=[0.0, 3.0, 0.0, 3.0])
-
-
-def test_a_gradient_that_is_rounding_alone_is_none():
-    problem = gt.Problem(gt.StateRewards([0.3, 0.3]), gt.TokenChain(CYCLE, 1024), theta=[0.1, 0.2, -0.3, 0.4])
-    with pytest.raises(ValueError, match="the gradient is 0 at theta"):
-        gt.efficiency(problem, problem.theta, "rloo", batch_size=1, group_size=4)
+def test_what_is_not_known_of_chains_is_refused_with_the_way_round(check_refused):
+    """What listed responses have, ratios whose second moment leaves the numbers, and a gradient that is rounding alone."""
+    problem, sizes = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 64)), {"batch_size": 1, "group_size": 4}
+    long = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 4096))
+    whole, away = composed("rloo", "trajectory"), {"behaviour": [0.0, 3.0, 0.0, 3.0]}
+    flat = gt.Problem(gt.StateRewards([0.3, 0.3]), gt.TokenChain(CYCLE, 1024), theta=[0.1, 0.2, -0.3, 0.4])
+    norms = r"advantages read score norms, .* simulate_gradients, or problem\.listed\(\)"
+    check_refused(
+        (lambda: problem.policy.probabilities(problem.theta), r"problem\.listed\(\)"),
+        (lambda: problem.policy.n_responses, r"problem\.listed\(\)"),
+        (lambda: problem.at(problem.theta).rewards, r"problem\.listed\(\)"),
+        error=NotListedError,
+    )
+    check_refused((lambda: gt.gradient_law(problem, problem.theta, "optimal_loo", **sizes), norms), error=gt.NotEnumerableError)
+    check_refused(
+        (problem.listed, "more than 4096 responses"),
+        (lambda: gt.gradient_law(long, long.theta, whole, **sizes, **away), "Over responses of up to 4096 tokens they have not"),
+        (lambda: gt.efficiency(flat, flat.theta, "rloo", **sizes), "the gradient is 0 at theta"),
+    )

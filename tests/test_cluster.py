@@ -92,9 +92,7 @@ def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp
     assert (root / "estimators.parquet").read_bytes() == (tmp_path / "threads" / "estimators.parquet").read_bytes()
 
 
-def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, capsys):
+def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, one_line):
     monkeypatch.setattr(options, "PATIENCE", 0.5)
-    assert command.main([*ASKED, "--results", str(tmp_path), "--executor", "dask://127.0.0.1:9"]) == 2
-    error = capsys.readouterr().err
+    error = one_line(command.main, *ASKED, "--results", tmp_path, "--executor", "dask://127.0.0.1:9")
     assert error.startswith("--executor must name a scheduler that answers, got tcp://127.0.0.1:9: ")
-    assert error.count("\n") == 1

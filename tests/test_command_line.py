@@ -75,20 +75,16 @@ def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path):
         assert claim in twin
 
 
-def test_a_users_mistake_is_one_line_and_status_2(capsys):
+def test_a_users_mistake_is_one_line_and_status_2(one_line):
     for arguments, message in (
         (["run", "no_such_study"], "STUDY must be one of coverage, "),
         (["run", "--results", "/dev/null/x"], "--results must be a folder that can be written"),
         (["run", "--kernels", "/no/such/file.py"], "--kernels must be a Python file that registers estimators"),
     ):
-        assert command.main(arguments) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+        assert message in one_line(command.main, *arguments)
 
 
-def test_figures_without_tables_say_what_to_run(tmp_path, capsys):
-    assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert f"python -m simulations verify --results {tmp_path}`" in capsys.readouterr().err
-    assert figures_command.main(["--only", "nothing"]) == 2
-    assert "--only must be one of" in capsys.readouterr().err
+def test_figures_without_tables_say_what_to_run(tmp_path, one_line):
+    error = one_line(figures_command.main, "--results", tmp_path, "--out", tmp_path / "out")
+    assert f"python -m simulations verify --results {tmp_path}`" in error
+    assert "--only must be one of" in one_line(figures_command.main, "--only", "nothing")

@@ -275,7 +275,7 @@ def test_a_grid_of_designs_compares_functions_on_the_same_data():
     assert value.loc[("few", "width over reference"), "mcse"] == pytest.approx(error, rel=0.02)
 
 
-def test_a_grid_over_factors_has_the_measures_of_a_normal_mean():
+def test_a_grid_over_factors_has_the_measures_of_a_normal_mean(check_refused):
     """The z interval with a standard deviation of its own covers as often as |N(0, 1)| is below its z times that."""
 
     def z_interval(data, level, deviation):
@@ -298,14 +298,12 @@ def test_a_grid_over_factors_has_the_measures_of_a_normal_mean():
     assert [line.split()[0] for line in lines[1:-1]] == ["right", "half"]
     many = laboratory.coverage_grid(dict.fromkeys("abcdefghij", methods["half"]), {"six": (0.2, Normal(6))}, 0.2, replications=8)
     assert len(str(many).splitlines()) == 10
-    for factors, designs, message in (
-        ({}, len, "factors must be"),
-        ({"n": ()}, len, "factors must be"),
-        (None, {}, "factors must be"),
-        ({"n": (3,)}, {}, "designs must be a function of the factors"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            laboratory.coverage_grid(methods, designs, 0.0, factors=factors, replications=4)
+    grid = partial(partial, laboratory.coverage_grid, methods, truth=0.0, replications=4)
+    check_refused(
+        *((grid(designs, factors=none), "factors must be") for designs, none in ((len, {}), (len, {"n": ()}), ({}, None))),
+        (grid({}, factors={"n": (3,)}), "designs must be a function of the factors"),
+        error=TypeError,
+    )
 
 
 def morris(estimate, error, low, high, truth, null):
@@ -364,18 +362,15 @@ def test_zip_ranks_by_distance_in_standard_errors():
     assert np.array_equal(run.low[part["replication"], 1, 1], part["low"])
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"replications": 0}, "replications must be at least 1"),
-        ({"truth": 0.0}, "truth must have the shape of the interval's limits"),
-        ({"interval": lambda data: (0, 1)}, r"a function of \(data, level\), got one of \(data\)"),
-        ({"interval": lambda data, level, more: (0, 1)}, r"a function of \(data, level\), got one of \(data, level, more\)"),
-        ({"experiment": 3}, "3 lacks block_replications, sample, take"),
-        ({"interval": lambda data, level: (1, 2, 3)}, r"pair, got \(1, 2, 3\)"),
-        ({"interval": lambda data, level: ([1.0], [0.0])}, "lower limits .* upper ones"),
-    ],
-)
-def test_bad_arguments_are_named(kwargs, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        normal_run(**kwargs)
+def test_bad_arguments_are_named(check_refused):
+    run = partial(partial, normal_run)
+    check_refused(
+        (run(replications=0), "replications must be at least 1"),
+        (run(truth=0.0), "truth must have the shape of the interval's limits"),
+        (run(lambda data: (0, 1)), r"a function of \(data, level\), got one of \(data\)"),
+        (run(lambda data, level, more: (0, 1)), r"a function of \(data, level\), got one of \(data, level, more\)"),
+        (run(experiment=3), "3 lacks block_replications, sample, take"),
+        (run(lambda data, level: (1, 2, 3)), r"pair, got \(1, 2, 3\)"),
+        (run(lambda data, level: ([1.0], [0.0])), "lower limits .* upper ones"),
+        error=(TypeError, ValueError),
+    )

@@ -121,13 +121,13 @@ def test_the_gap_of_a_softmax_bandit_has_its_limit(n_responses, n_best):
     assert (gaps[1:] <= softmax_gap_bound(n_responses, 0.4) / updates).all()
 
 
-def test_arguments_are_checked():
-    with pytest.raises(ValueError, match="correct must be true for some responses and false for others"):
-        success_hessian([0.5, 0.5], [True, True], np.eye(2))
-    with pytest.raises(ValueError, match=r"features must have shape \(2, 3\)"):
-        success_gradient([0.5, 0.5], [True, False], np.eye(3))
-    with pytest.raises(ValueError, match="step must be below 2/beta"):
-        softmax_gap_bound(3, 11.0)
+def test_arguments_are_checked(check_refused):
+    all_right = "correct must be true for some responses and false for others"
+    check_refused(
+        (lambda: success_hessian([0.5, 0.5], [True, True], np.eye(2)), all_right),
+        (lambda: success_gradient([0.5, 0.5], [True, False], np.eye(3)), r"features must have shape \(2, 3\)"),
+        (lambda: softmax_gap_bound(3, 11.0), "step must be below 2/beta"),
+    )
 
 
 @pytest.mark.parametrize("family", [(2, 1), (4, 1), (5, 3)])

@@ -51,10 +51,8 @@ def test_a_worker_of_another_checkout_is_refused():
     compute_chunk(study.module, cell, 0, 0, (), here)
 
 
-def test_a_process_that_dies_is_one_line(registry, tmp_path, capsys):
+def test_a_process_that_dies_is_one_line(registry, tmp_path, one_line):
     (tmp_path / "deadly.py").write_text(DEADLY)
-    where = ["--results", str(tmp_path), "--kernels", str(tmp_path / "deadly.py"), "--workers", "1"]
-    assert command.main(["run", "lemma_14", "--executor", "processes", *where]) == 1
-    error = capsys.readouterr().err
+    where = ("--results", tmp_path, "--kernels", tmp_path / "deadly.py", "--workers", "1")
+    error = one_line(command.main, "run", "lemma_14", "--executor", "processes", *where, status=1)
     assert error.startswith("a worker has died")
-    assert error.count("\n") == 1

@@ -103,24 +103,15 @@ def test_an_unseen_answer_is_as_far_from_the_seen_as_others_are_and_in_a_directi
     assert not features[[0, 2]][..., 5].any()
 
 
-@pytest.mark.parametrize(
-    ("log", "error", "message"),
-    [
-        (gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), ValueError, "sketch of each response for a twin.*gt.sketch to make"),
-        (gt.RaggedRollouts([0, 0, 1, 1], [0, 0, 1, 1], np.eye(4)), ValueError, "prompt whose responses differ in their reward"),
-        ({"rewards": [0, 1]}, TypeError, "gt.read_rollouts"),
-    ],
-)
-def test_logs_of_which_there_is_no_twin(log, error, message):
-    with pytest.raises(error, match=message):
-        gt.twin(log)
-    with pytest.raises(ValueError, match="at least 4 responses per prompt"):
-        half_twins(gt.RaggedRollouts([0, 0, 0], [0, 1, 0], np.eye(3)))
-
-
-def test_a_log_of_too_many_prompts_is_refused():
+def test_logs_of_which_there_is_no_twin(check_refused):
     """Coordinates of their own make the features of 12,000 prompts 2.3 GB."""
     scores = np.random.default_rng(1).normal(size=(24_000, 4))
-    log = gt.RaggedRollouts(np.repeat(np.arange(12_000), 2), np.tile([0.0, 1.0], 12_000), scores)
-    with pytest.raises(ValueError, match=r"twin of 12,000 prompts.*2\.3 GB.*at most 11,17\d of these prompts, or of fewer resp"):
-        gt.twin(log)
+    many = gt.RaggedRollouts(np.repeat(np.arange(12_000), 2), np.tile([0.0, 1.0], 12_000), scores)
+    bare, alike = gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), gt.RaggedRollouts([0, 0, 1, 1], [0, 0, 1, 1], np.eye(4))
+    check_refused((lambda: gt.twin({"rewards": [0, 1]}), "gt.read_rollouts"), error=TypeError)
+    check_refused(
+        (lambda: gt.twin(bare), "sketch of each response for a twin.*gt.sketch to make"),
+        (lambda: gt.twin(alike), "prompt whose responses differ in their reward"),
+        (lambda: half_twins(gt.RaggedRollouts([0, 0, 0], [0, 1, 0], np.eye(3))), "at least 4 responses per prompt"),
+        (lambda: gt.twin(many), r"twin of 12,000 prompts.*2\.3 GB.*at most 11,17\d of these prompts, or of fewer resp"),
+    )

@@ -48,9 +48,8 @@ def test_what_a_killed_run_had_begun_to_write_is_swept_and_nothing_else(tmp_path
         assert [path.exists() for path in begun + others] == [False, False, True, True, True]
 
 
-def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path, monkeypatch, capsys):
+def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path, monkeypatch, one_line):
     monkeypatch.setattr("grpo_theory.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
     (tmp_path / "file").write_text("no folder")
-    assert command.main(["run", ASKED[0], "--quick", "--results", str(tmp_path / "file")]) == 2
-    error = capsys.readouterr().err
+    error = one_line(command.main, "run", ASKED[0], "--quick", "--results", tmp_path / "file")
     assert error == f"--results must be a folder that can be written, got {tmp_path / 'file'}: File exists\n"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -154,28 +155,25 @@ def test_a_log_without_rewards_is_read_where_none_are_wanted(tmp_path):
         _ = log.rollouts
 
 
-def test_paths_that_do_not_fit(tmp_path):
+def test_paths_that_do_not_fit(tmp_path, check_refused):
     for path, message in (
         (tmp_path / "absent", r"path must be a file or a folder of files, and '.*absent' does not exist"),
         (tmp_path, r"path must be a file or a folder of files that end in .*; '.*' has none"),
         (3, "source must be a file's or a folder's name, got 3"),
         (None, "source must be a file's or a folder's name, got None"),
     ):
-        for read in (gt.read_rollouts, gt.checks.read_log):
-            with pytest.raises((ValueError, TypeError), match=message):
-                read(path)
+        both = (partial(read, path) for read in (gt.read_rollouts, gt.checks.read_log))
+        check_refused(*((call, message) for call in both), error=(TypeError, ValueError))
     (tmp_path / "round").symlink_to("round")
     assert main(["read", str(tmp_path / "round")]) == 2
     (tmp_path / "1.csv").write_text(TABLE)
     (tmp_path / "2.csv").write_text("prompt,other\nx,1\n")
     assert gt.read_rollouts(tmp_path).findings.left_out == {"rows without a reward": 1}
     (tmp_path / "2.csv").write_text("prompt,reward\nx,one\n")
-    for options, message in (
-        ({}, r"one is 'one' in row 1 of 2\.csv"),
-        ({"files": "x*"}, r"--files 'x\*' fits none of the files"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            gt.read_rollouts(tmp_path, **options)
+    check_refused(
+        (lambda: gt.read_rollouts(tmp_path), r"one is 'one' in row 1 of 2\.csv"),
+        (lambda: gt.read_rollouts(tmp_path, files="x*"), r"--files 'x\*' fits none of the files"),
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

@@ -1,5 +1,7 @@
 """The search for the worst case of an inequality: known maxima, violations, what users may get wrong."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -31,17 +33,14 @@ def test_a_bound_that_is_violated_only_in_a_corner():
     assert found.parameters == pytest.approx([1.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("sides", "bounds", "given", "message"),
-    [
-        ("x", UNIT, {}, "sides must be a function of the parameters that returns .left, right., got 'x'"),
-        (parabola, [(0.0, np.inf)], {}, r"bounds must be finite, got inf at index \(0, 1\)"),
-        (parabola, [(0.0, 1.0), (2.0, 1.0)], {}, r"no lowest above the highest, got \(2, 1\) for parameter 1"),
-        (parabola, UNIT, {"compare": "quotient"}, "compare must be 'ratio' or 'difference', got 'quotient'"),
-        (lambda x: (1.0, np.nan), UNIT, {}, r"sides must return finite numbers, got \(1.0, nan\) at \[0\.\d+\]"),
-        (lambda x: (1.0, -2.0), UNIT, {}, r"a right side of at least 0 unless compare='difference', got \(1.0, -2.0\) at"),
-    ],
-)
-def test_what_users_get_wrong_is_said(sides, bounds, given, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        gt.worst_case(sides, bounds, rng=0, **given)
+def test_what_users_get_wrong_is_said(check_refused):
+    given = partial(partial, gt.worst_case, rng=0)
+    check_refused(
+        (given("x", UNIT), "sides must be a function of the parameters that returns .left, right., got 'x'"),
+        (given(parabola, [(0.0, np.inf)]), r"bounds must be finite, got inf at index \(0, 1\)"),
+        (given(parabola, [(0.0, 1.0), (2.0, 1.0)]), r"no lowest above the highest, got \(2, 1\) for parameter 1"),
+        (given(parabola, UNIT, compare="quotient"), "compare must be 'ratio' or 'difference', got 'quotient'"),
+        (given(lambda x: (1.0, np.nan), UNIT), r"sides must return finite numbers, got \(1.0, nan\) at \[0\.\d+\]"),
+        (given(lambda x: (1.0, -2.0), UNIT), r"a right side of at least 0 unless compare='difference', got \(1.0, -2.0\) at"),
+        error=(TypeError, ValueError),
+    )

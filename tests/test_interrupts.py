@@ -34,12 +34,13 @@ def started(made, **where):
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal's interrupt goes to a group of processes")
-@pytest.mark.parametrize("asked", [["simulations", "run", "--quick"], ["simulations", "verify"], ["paper_figures"]])
-@pytest.mark.parametrize("seconds", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [("simulations run --quick", 0.0), ("simulations verify", 0.4), ("paper_figures", 0.0), ("paper_figures", 0.4)],
+)
 def test_an_interrupt_during_the_imports_is_one_line(tmp_path, asked, seconds):
     where = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
-    made = [sys.executable, "-m", *asked]
-    with started(made, **where) as process:
+    with started([sys.executable, "-m", *asked.split()], **where) as process:
         assert process.stdout.readline().startswith("reading the ")
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGINT)

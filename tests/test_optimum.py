@@ -8,31 +8,26 @@ from grpo_theory.exact import check_optimum
 from grpo_theory.exact.maximiser import best_step, minimise
 
 
-def test_what_is_not_a_maximiser_is_refused():
-    problem = gt.gallery.problem("kl-linear")
-    with pytest.raises(ValueError, match=r"optimum must be a stationary point, got a gradient of norm"):
-        check_optimum(problem, problem.theta + 1.0)
-    # A small gradient is no small distance where the curvature is as small.
+def test_what_is_not_a_maximiser_is_refused(check_refused):
+    problem, three = gt.gallery.problem("kl-linear"), gt.LinearSoftmax([[[-1.0], [0.0], [1.0]]])
     small = gt.Bandit.from_law([0.0, 1e-9], np.stack([1.0 - problem.bandit.mean_reward, problem.bandit.mean_reward], axis=-1))
-    with pytest.raises(ValueError, match=r"optimum must be a stationary point, got a gradient of norm"):
-        check_optimum(gt.Problem(small, problem.policy), problem.theta + 1.0)
-    # The middle response is the worst: where it is likeliest, the objective is least.
-    features = [[[-1.0], [0.0], [1.0]]]
-    with pytest.raises(ValueError, match="optimum must be a maximiser, got a direction of positive curvature"):
-        check_optimum(gt.Problem(gt.Bandit([[0.9, 0.1, 0.9]]), gt.LinearSoftmax(features)), [0.0])
-    with pytest.raises(ValueError, match="flat in every direction"):
-        check_optimum(gt.Problem(gt.Bandit([[0.5, 0.5, 0.5]]), gt.LinearSoftmax(features)), [0.0])
-
-
-def two_hills():
-    """One parameter, two prompts in conflict: maxima at -0.62 and, lower, at 0.71."""
-    rng = np.random.default_rng(11)
-    bandit, features = gt.Bandit(rng.uniform(0.0, 1.0, (2, 4))), 3.0 * rng.normal(size=(2, 4, 1))
-    return gt.Problem(bandit, gt.LinearSoftmax(features), gt.KL(0.05, np.full((2, 4), 0.25)))
+    far, moved = problem.theta + 1.0, "optimum must be a stationary point, got a gradient of norm"
+    worst = "optimum must be a maximiser, got a direction of positive curvature"
+    check_refused(
+        (lambda: check_optimum(problem, far), moved),
+        # A small gradient is no small distance where the curvature is as small.
+        (lambda: check_optimum(gt.Problem(small, problem.policy), far), moved),
+        # The middle response is the worst: where it is likeliest, the objective is least.
+        (lambda: check_optimum(gt.Problem(gt.Bandit([[0.9, 0.1, 0.9]]), three), [0.0]), worst),
+        (lambda: check_optimum(gt.Problem(gt.Bandit([[0.5, 0.5, 0.5]]), three), [0.0]), "flat in every direction"),
+    )
 
 
 def test_a_search_with_restarts_finds_the_higher_of_two_maxima():
-    problem = two_hills()
+    """One parameter, two prompts in conflict: maxima at -0.62 and, lower, at 0.71."""
+    rng = np.random.default_rng(11)
+    bandit, features = gt.Bandit(rng.uniform(0.0, 1.0, (2, 4))), 3.0 * rng.normal(size=(2, 4, 1))
+    problem = gt.Problem(bandit, gt.LinearSoftmax(features), gt.KL(0.05, np.full((2, 4), 0.25)))
     highest = gt.objective(problem, np.linspace(-30.0, 30.0, 6001)[:, None]).max()
     local = gt.objective(problem, gt.find_optimum(problem, [1.0]))
     found = gt.exact.search_optimum(problem, [1.0], restarts=12, rng=3)

@@ -81,21 +81,14 @@ def test_with_exact_constants_it_is_the_best_of_all_batches_of_whole_numbers(nam
         np.testing.assert_allclose(found.loss.estimate[found.candidates], 0.0, atol=1e-12, err_msg="ties alone stay beside it")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"budget": 1.0}, "budget must pay for one prompt with two responses, which cost 2, got 1"),
-        (
-            {"budget": 100, "min_prompts": 26, "max_responses": 50},
-            "max_responses 50 leaves room for at most 25 prompts, fewer",
-        ),
-        ({"budget": 100, "multiple_of": 101}, "none that fits has a number of responses that multiple_of 101 divides"),
-        ({"budget": float("nan")}, "budget must be finite and above 0"),
-    ],
-)
-def test_limits_that_allow_nothing_are_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        Limits(**wrong).batches()
+def test_limits_that_allow_nothing_are_refused(check_refused):
+    few, none = {"min_prompts": 26, "max_responses": 50}, {"multiple_of": 101}
+    check_refused(
+        (lambda: Limits(budget=1.0).batches(), "budget must pay for one prompt with two responses, which cost 2, got 1"),
+        (lambda: Limits(budget=100, **few).batches(), "max_responses 50 leaves room for at most 25 prompts, fewer"),
+        (lambda: Limits(budget=100, **none).batches(), "none that fits has a number of responses that multiple_of 101 divides"),
+        (lambda: Limits(budget=float("nan")), "budget must be finite and above 0"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def enclosing(share):
     return kernel
 
 
-def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry):
+def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry, check_refused):
     """Equal code that names another number is another kernel, unless it is the same place that was run again."""
     first = gt.estimator("mine")(less(0.4))
     with pytest.raises(ValueError, match=r"there is an estimator 'mine' already: .*; overwrite=True replaces"):
@@ -82,14 +82,13 @@ def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry):
         assert gt.estimator("mine")(same) is registry["mine"]
     assert gt.estimator("mine", overwrite=True)(less(0.7, "d")) is registry["mine"]
     first = gt.estimator("own")(enclosing(0.4))
-    with pytest.raises(ValueError, match=r"there is an estimator 'own' already"):
-        gt.estimator("own")(enclosing(0.6))
+    check_refused(
+        (lambda: gt.estimator("own")(enclosing(0.6)), "there is an estimator 'own' already"),
+        (lambda: gt.estimator("rloo", overwrite=True)(less(0.4)), "'rloo' already: .*; choose another name"),
+        (lambda: gt.compose("grpo", advantage="rloo", ratio="token", overwrite=True), "'grpo' already: .*; choose another name"),
+    )
     assert registry["own"] is first
     assert gt.estimator("own")(enclosing(0.4)) is registry["own"]
-    with pytest.raises(ValueError, match=r"'rloo' already: .*; choose another name"):
-        gt.estimator("rloo", overwrite=True)(less(0.4))
-    with pytest.raises(ValueError, match=r"'grpo' already: .*; choose another name"):
-        gt.compose("grpo", advantage="rloo", ratio="token", overwrite=True)
 
 
 PARTS_OF_MINE = """
@@ -177,7 +176,7 @@ def composed(**parts):
     return lambda: gt.compose("wrong", **{"advantage": "rloo", **parts})
 
 
-def test_what_makes_no_estimator_is_refused_by_name(registry):
+def test_what_makes_no_estimator_is_refused_by_name(registry, check_refused):
     """Each call, and the words that its message must hold."""
     refused = [
         (lambda: gt.estimator(""), "name must be a non-empty string, got ''"),
@@ -196,9 +195,7 @@ def test_what_makes_no_estimator_is_refused_by_name(registry):
         (lambda: gt.Aggregation("mine", constant_length, constant=0.0), "constant must be finite and above 0"),
         (lambda: pickle.dumps(gt.Ratio("local", lambda a, b, c: None)), "must be defined at the top level of a file"),
     ]
-    for call, words in refused:
-        with pytest.raises((TypeError, ValueError), match=re.escape(words)):
-            call()
+    check_refused(*((call, re.escape(words)) for call, words in refused), error=(TypeError, ValueError))
     assert "wrong" not in registry
 
 

@@ -99,13 +99,11 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_verdicts_that_verify_did_not_write_are_one_line(three, tmp_path, damage, capsys):
+def test_verdicts_that_verify_did_not_write_are_one_line(three, tmp_path, damage, one_line):
     verify(tmp_path, "one")
     DAMAGES[damage](tmp_path / "claims.csv", tmp_path / "claims.json")
-    assert figures_command.main(["--quick", "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
+    error = one_line(figures_command.main, "--quick", "--results", tmp_path, "--out", tmp_path / "out")
     assert f"run `python -m simulations verify --quick --results {tmp_path}`" in error
-    assert error.count("\n") == 1
 
 
 def test_a_chunk_that_is_gone_is_an_error_and_no_smaller_sample(three, tmp_path):
@@ -128,7 +126,7 @@ def test_chunks_of_other_versions_are_computed_again(three, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("file", ["lemma_14.parquet", "claims.csv", "claims.json"])
-def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path, monkeypatch, capsys, file):
+def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path, monkeypatch, one_line, file):
     where = ["--quick", "--results", str(tmp_path)]
     assert command.main(["verify", "lemma_14", *where]) == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file() and path.parent.name != "runs"}
@@ -141,12 +139,9 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path, monkeypatch,
         return write(self, content)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    capsys.readouterr()
-    assert command.main(["verify", "lemma_14", *where]) == 2
-    error = capsys.readouterr().err
+    error = one_line(command.main, "verify", "lemma_14", *where)
     assert error.startswith("cannot write ")
     assert "No space left" in error
-    assert error.count("\n") == 1
     assert {path: path.read_bytes() for path in before} == before
     assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
 
@@ -189,13 +184,11 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_kernels_that_cannot_be_used_is_one_line(registry, tmp_path, capsys, name):
+def test_a_file_of_kernels_that_cannot_be_used_is_one_line(registry, tmp_path, one_line, name):
     text, message = FILES[name]
     path = tmp_path / name
     path.write_bytes(text)
-    assert command.main(["run", "lemma_14", "--quick", "--results", str(tmp_path), "--kernels", str(path)]) == 2
-    error = capsys.readouterr().err
+    error = one_line(command.main, "run", "lemma_14", "--quick", "--results", tmp_path, "--kernels", path)
     assert error.startswith(f"--kernels must be a Python file that registers estimators, got {path}: ")
     assert message in error
-    assert error.count("\n") == 1
     assert sys.modules["numpy"] is np

@@ -28,18 +28,15 @@ def forgotten():
 
 
 @pytest.fixture
-def refused(tmp_path, capsys):
+def refused(tmp_path, one_line):
     """Return a function that verifies a text and returns the one line that it is refused with."""
 
-    def verify(text, name="own_study.py", quick=True):
+    def verify(text, name="own_study.py"):
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         (tmp_path / "own_numbers.py").write_text(NUMBERS)
-        status = main(["verify", str(path), *(["--quick"] if quick else []), "--out", str(tmp_path / "out"), "--workers", "1"])
-        error = capsys.readouterr().err
-        assert status == 2, error
+        error = one_line(main, "verify", path, "--quick", "--out", tmp_path / "out", "--workers", "1")
         assert error.startswith("grpo-theory verify: ")
-        assert error.count("\n") == 1, error
         return error.removeprefix("grpo-theory verify: ").strip().replace(str(tmp_path), "HERE")
 
     return verify
@@ -97,17 +94,16 @@ def test_a_figure_that_fails_leaves_table_and_verdicts(refused, tmp_path):
     assert {"own_study.parquet", "claims.csv", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_two_studies_of_one_name_or_one_statement_are_refused(tmp_path, capsys):
+def test_two_studies_of_one_name_or_one_statement_are_refused(tmp_path, one_line):
     (tmp_path / "other").mkdir()
     for folder in (tmp_path, tmp_path / "other"):
         write(folder)
-    files = [str(tmp_path / "own_squares.py"), str(tmp_path / "other" / "own_squares.py")]
-    assert main(["verify", *files, "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err == f"grpo-theory verify: {files[1]}: {files[0]} is a study of the same name, rename one file\n"
+    files, out = [tmp_path / "own_squares.py", tmp_path / "other" / "own_squares.py"], ("--out", tmp_path / "out")
+    error = one_line(main, "verify", *files, *out)
+    assert error == f"grpo-theory verify: {files[1]}: {files[0]} is a study of the same name, rename one file\n"
     (tmp_path / "own_more.py").write_text(EXACT.replace("for every x", "for some x"))
-    assert main(["verify", files[0], str(tmp_path / "own_more.py"), "--out", str(tmp_path / "out")]) == 2
     said = f"own_more.py: {files[0]} states something else under the id 'mine/square', rename one\n"
-    assert capsys.readouterr().err.endswith(said)
+    assert one_line(main, "verify", files[0], tmp_path / "own_more.py", *out).endswith(said)
 
 
 def moved(study, folder):

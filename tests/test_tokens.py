@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from grpo_theory.language_model.scores import Kept, token_pairs
 
@@ -29,21 +28,18 @@ def test_a_text_is_cut_once_and_without_special_tokens():
     assert cut == ["ab", "c", "d"]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "responses", "message"),
-    [
-        ([[1]], [], "prompts and responses must be as many, at least one, got 1 and 0"),
-        ("text", [[1]], "prompts must be a list of texts, or of lists of token numbers, one per response, got 'text'"),
-        (["text"], [[1]], r"tokenizer must be given where prompts or responses are texts, as prompts\[0\] is, got 'text'"),
-        ([[1], [2]], [[1], []], r"responses\[1\] must be a text, or at least one token number from 0 to 31, got no token"),
-        ([[1]], [[32]], r"responses\[0\] must be a text, or at least one token number from 0 to 31, got an object of type list"),
-        ([[1.5]], [[3]], "must be a text, or at least one token number"),
-        (np.array(5), [[3]], "prompts must be a list of texts"),
-    ],
-)
-def test_bad_pairs(prompts, responses, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        pairs_of(prompts, responses)
+def test_bad_pairs(check_refused):
+    of = partial(partial, pairs_of)
+    check_refused(
+        (of([[1]], []), "prompts and responses must be as many, at least one, got 1 and 0"),
+        (of("text", [[1]]), "prompts must be a list of texts, or of lists of token numbers, one per response, got 'text'"),
+        (of(["text"], [[1]]), r"tokenizer must be given where prompts or responses are texts, as prompts\[0\] is, got 'text'"),
+        (of([[1], [2]], [[1], []]), r"responses\[1\] must be a text, or at least one token number from 0 to 31, got no token"),
+        (of([[1]], [[32]]), r"responses\[0\] must be a text, or at least one token number from 0 to 31, got .* of type list"),
+        (of([[1.5]], [[3]]), "must be a text, or at least one token number"),
+        (of(np.array(5), [[3]]), "prompts must be a list of texts"),
+        error=(TypeError, ValueError),
+    )
 
 
 def test_what_is_kept_is_there_for_the_same_settings_and_damage_counts_for_none(tmp_path):
