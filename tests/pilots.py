@@ -99,15 +99,11 @@ def components(r):
     return np.stack([found.c1, found.c2, found.c3], axis=-1)
 
 
-def without(r, b):
-    """Delete prompt b."""
-    return Rollouts(np.delete(r.rewards, b, axis=0), np.delete(r.scores, b, axis=0))
-
-
 def covariance_by_deletion(r):
     """Recompute all estimates with each prompt deleted."""
     size = r.batch_size
-    deleted = np.array([components(without(r, b)) for b in range(size)])
+    rests = (np.delete(np.arange(size), b) for b in range(size))
+    deleted = np.array([components(Rollouts(r.rewards[rest], r.scores[rest])) for rest in rests])
     deviations = deleted - deleted.mean(axis=0)
     return (size - 1) / size * deviations.T @ deviations
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from math import factorial, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dense import Dense
@@ -43,18 +43,15 @@ def placed(batch, advantages):
 
 
 def over_the_batch(batch, advantages):
-    """Couple groups, and read lengths and score norms."""
-    mean = batch.rewards.mean()
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = (batch.rewards[b, g] - mean) / batch.lengths[b, g] + 0.1 * batch.squared_score_norms[b, g]
+    """Couple groups, and read lengths, score norms and probabilities."""
+    rare = batch.squared_score_norms * (1.0 - np.exp(batch.log_probabilities))
+    advantages[:, :] = (batch.rewards - batch.rewards.mean()) / batch.lengths + 0.1 * rare
 
 
 def cubed(batch, advantages):
     """Neither affine nor of mean 0."""
     for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] ** 3 * batch.rewards[b].mean()
+        advantages[b] = batch.rewards[b] ** 3 * batch.rewards[b].mean()
 
 
 def of_a_user(kernel, **how):
@@ -106,13 +103,6 @@ def adam_by_numpy(betas, eps):
     return move
 
 
-class Course(NamedTuple):
-    """A run: its path (n + 1, d), and how often a clip changed a token's weight, by the advantage's sign."""
-
-    path: np.ndarray
-    clipped: np.ndarray
-
-
 @dataclass(frozen=True)
 class Algorithm:
     """Algorithms 1 and 2 of arXiv 2603.01162: rollouts of B prompts, and the updates that each serves.
@@ -150,12 +140,12 @@ class Algorithm:
         return path, memory, clipped
 
     def run(self, theta, uniforms):
-        """Return the run on given uniforms."""
+        """Return the run on given uniforms, (n + 1, d), and how often a clip changed a token's weight, by advantages' signs."""
         table, path, memory, total = alias_rows(self.dense.bandit.prompt_weights), [theta], None, 0
         for rows in uniforms:
             path, memory, clipped = self.serve(path, memory, *self.dense.draw(self.sampler(path), table, rows))
             total = total + clipped
-        return Course(np.array(path), total)
+        return np.array(path), total
 
     def runs(self, theta, batch_size, group_size, *, in_order=False):
         """Return all runs that there can be: their chances (n,) and paths (n, steps + 1, d)."""
@@ -167,11 +157,6 @@ class Algorithm:
                     grown.append((chance * share, *self.serve(path, memory, prompts, outcomes)[:2]))
         chances, paths, _ = zip(*grown, strict=True)
         return np.array(chances), np.array(paths)
-
-
-def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1, move=ascend, lag=0):
-    """Return a run on given uniforms."""
-    return Algorithm(dense, estimator, steps, inner_steps, lag, move).run(theta, uniforms)
 
 
 def groups_of(dense, at, m, group_size, in_order=False):

@@ -2,8 +2,7 @@
 
 import dataclasses
 import inspect
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
@@ -86,13 +85,6 @@ def test_what_a_record_keeps_is_its_own(name):
         assert not array.flags.writeable, field
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
-
-
-def holds_arrays(kind):
-    """Whether a type is an array, anything, or a container of such; records within it are compared as they say."""
-    if kind in (np.ndarray, typing.Any) or typing.get_origin(kind) is np.ndarray:
-        return True
-    return typing.get_origin(kind) not in (Callable, Mapping, dict) and any(holds_arrays(one) for one in typing.get_args(kind))
 
 
 def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():

@@ -15,14 +15,13 @@ TRANSITIONS = np.array([[1, 2, 3], [2, 0, 0], [3, 3, 1], [0, 1, 2]])
 SIZES = {"batch_size": 3, "group_size": 4}
 
 
-def network_of(activation="tanh", width=4, seed=3, scale=0.7):
-    """Return a network that reads an embedding of each of four states, and knows three tokens."""
-    return gt.TwoLayerSoftmax(np.random.default_rng(seed).normal(size=(4, 2)), width, 3, activation, scale)
+def learned(activation="tanh", horizon=5):
+    """A chain of four states with an end token, two prompts and three reward values.
 
-
-def learned(activation="tanh", horizon=5, seed=3):
-    """A chain of four states with an end token, two prompts and three reward values, and a network that reads its states."""
-    rng, network = np.random.default_rng([seed, 1]), network_of(activation, seed=seed)
+    A network reads an embedding of each state, and knows three tokens.
+    """
+    rng, embeddings = np.random.default_rng([3, 1]), np.random.default_rng(3).normal(size=(4, 2))
+    network = gt.TwoLayerSoftmax(embeddings, 4, 3, activation, 0.7)
     chain = gt.TokenChain(TRANSITIONS, horizon, end_token=1, starts=[0, 2], network=network)
     rewards = gt.StateRewards.from_law([0.0, 1.0, 2.5], rng.dirichlet(np.ones(3), 4), [0.3, 0.7])
     return gt.Problem(rewards, chain, theta=rng.normal(size=chain.dimension))

@@ -16,16 +16,13 @@ BETWEEN = WEIGHTS @ (ATOMS - WEIGHTS @ ATOMS) ** 2
 WITHIN = WEIGHTS @ (ATOMS * (1.0 - ATOMS))
 
 
-def every_table(sizes):
-    """Yield all tables of successes with their probabilities, the prompts' success rates drawn from the law."""
-    chances = [WEIGHTS @ binom.pmf(np.arange(size + 1), size, ATOMS[:, None]) for size in sizes]
-    for successes in product(*(range(size + 1) for size in sizes)):
-        yield np.prod([one[k] for one, k in zip(chances, successes, strict=True)]), table(successes, sizes)
-
-
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (1, 2, 4)])
 def test_the_two_variances_are_without_bias_by_all_tables(sizes):
-    chances, tables = zip(*every_table(sizes), strict=True)
+    """The prompts' success rates are drawn from the law."""
+    of_prompts = [WEIGHTS @ binom.pmf(np.arange(size + 1), size, ATOMS[:, None]) for size in sizes]
+    counts = list(product(*(range(size + 1) for size in sizes)))
+    chances = np.array([np.prod([one[k] for one, k in zip(of_prompts, row, strict=True)]) for row in counts])
+    tables = [table(row, sizes) for row in counts]
     found, less = [gt.plan.split_variance(one) for one in tables], np.mean(1.0 / np.array(sizes))
     assert np.dot(chances, [one.between for one in found]) == pytest.approx(BETWEEN, abs=1e-12)
     assert np.dot(chances, [one.within for one in found]) == pytest.approx(WITHIN, abs=1e-12)

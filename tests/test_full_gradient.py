@@ -105,15 +105,11 @@ def test_products_of_two_halves_of_a_sketch_are_unbiased():
     assert all(abs(distance(name, whole)) > LIMIT for name in quadratic)
 
 
-def made_up(prompts=7, size=5, seed=8):
-    """Return random scores of prompts' answers, of which some come more than once."""
-    rng = np.random.default_rng(seed)
-    index = np.concatenate([rng.integers(4 * b, 4 * b + 4, (1, size)) for b in range(prompts)])
-    return Scores(rng.integers(0, 2, 4 * prompts).astype(float), rng.standard_normal((4 * prompts, 6)), index, True)
-
-
 def test_means_without_a_prompt_or_a_response_are_those_of_the_rest():
-    scores = made_up()
+    """Of random scores of seven prompts' answers, of which some come more than once."""
+    rng = np.random.default_rng(8)
+    index = np.concatenate([rng.integers(4 * b, 4 * b + 4, (1, 5)) for b in range(7)])
+    scores = Scores(rng.integers(0, 2, 28).astype(float), rng.standard_normal((28, 6)), index, True)
     sample = Sample.of(scores)
     by_prompt, by_response = sample.without_prompt(), sample.without_response(scores)
     for b in range(7):

@@ -193,9 +193,8 @@ def inputs(draw):
     return name, {place: JUNK[draw(st.integers(0, len(JUNK) - 1))] for place in places}
 
 
-@pytest.fixture(autouse=True)
-def _forgotten(registry):
-    """What is composed under a name of the package has a source of this file: it is forgotten after each test."""
+pytestmark = pytest.mark.usefixtures("registry")
+"""What is composed under a name of the package has a source of this file: it is forgotten after each test."""
 
 
 @given(inputs())

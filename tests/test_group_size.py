@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from enumeration import CASES, batch_law, case, prompts
+from enumeration import CASES, batch_law, case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,28 +11,16 @@ import grpo_theory as gt
 positive = st.floats(1e-3, 1e3)
 
 
-@pytest.mark.parametrize(("batch_size", "group_size"), [(1, 2), (4, 3)])
+@pytest.mark.parametrize(("batch_size", "group_size"), [(1, 2), (4, 3), (1, 4)])
 @pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
 def test_the_law_is_the_error(policy, rewards, penalty, batch_size, group_size):
+    """At three group sizes, which leave its three constants no choice."""
     c = case(policy, rewards, penalty)
     law = gt.group_size_law(c.problem, c.theta)
     mse = batch_law(c, gt.estimators()["rloo"], batch_size, group_size).mse
     assert float(law.mse(batch_size, group_size)) == pytest.approx(mse, rel=1e-12)
     printed = (law.c1 + law.c2 / group_size + law.c3 / group_size**2) / batch_size
     assert printed != pytest.approx(mse, rel=1e-3)
-
-
-@pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
-def test_the_constants_are_what_the_theorem_says(policy, rewards, penalty):
-    c = case(policy, rewards, penalty)
-    law, tables, f = gt.group_size_law(c.problem, c.theta), prompts(c), c.bandit.prompt_weights
-    gradient = sum(weight * t.gradient for weight, t in zip(f, tables, strict=True))
-    c1 = [((t.gradient - gradient) ** 2).sum() for t in tables]
-    centred = [((t.scores * (t.rewards - t.value)[:, None] - t.gradient) ** 2).sum(axis=1) for t in tables]
-    c2 = [t.probabilities @ error for t, error in zip(tables, centred, strict=True)]
-    norms = [t.probabilities @ (t.scores**2).sum(axis=1) for t in tables]
-    c3 = [t.standard_deviation**2 * norm + t.gradient @ t.gradient for t, norm in zip(tables, norms, strict=True)]
-    np.testing.assert_allclose((law.c1, law.c2, law.c3), (f @ c1, f @ c2, f @ c3), rtol=1e-12)
 
 
 @given(c1=positive, c2=positive, c3=positive, budget=st.integers(2, 300))

@@ -9,19 +9,15 @@ from scipy.linalg import expm
 
 import grpo_theory as gt
 from grpo_theory.theory import gap_recursion, leave_one_out_covariance, limit_covariance, linearise
+from simulations.maximum import maximum
 
 SIZES = {"batch_size": 2, "group_size": 3}
-
-
-def at_optimum(name):
-    problem = gt.gallery.problem(name)
-    return problem, gt.find_optimum(problem, problem.theta)
 
 
 @pytest.mark.parametrize("name", ["kl-tabular", "kl-linear", "conflict", "kl-sequence"])
 @pytest.mark.parametrize("estimator", ["reinforce", "oracle", "rloo"])
 def test_drift_of_an_unbiased_estimator_is_the_curvature(name, estimator):
-    problem, best = at_optimum(name)
+    problem, best, _ = maximum(name)
     linear = linearise(problem, best, estimator, **SIZES)
     np.testing.assert_allclose(linear.drift, np.diag(linear.curvatures), atol=1e-9)
     if estimator == "rloo":
@@ -31,7 +27,7 @@ def test_drift_of_an_unbiased_estimator_is_the_curvature(name, estimator):
 
 @pytest.mark.parametrize("beta_factor", [0.6, 1.0, 3.0])
 def test_covariance_solves_the_integral_with_the_factor_that_is_not_printed(beta_factor):
-    problem, best = at_optimum("kl-linear")
+    problem, best, _ = maximum("kl-linear")
     linear = linearise(problem, best, "rloo", **SIZES)
     beta = beta_factor / linear.slowest
     stable = beta * linear.drift - np.eye(3) / 2.0
@@ -51,7 +47,7 @@ def test_covariance_solves_the_integral_with_the_factor_that_is_not_printed(beta
 
 
 def test_recursion_comes_to_the_limit_law_and_not_to_the_printed_one():
-    problem, best = at_optimum("conflict")
+    problem, best, _ = maximum("conflict")
     linear = linearise(problem, best, "rloo", **SIZES)
     beta, offset, n = 2.0 / linear.slowest, 500, 60_000
     steps = gt.Harmonic(beta, offset).steps(n)

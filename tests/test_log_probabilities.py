@@ -1,4 +1,4 @@
-"""A kernel that reads the responses' probabilities: its law by enumeration, and simulation, runs and chains beside the law."""
+"""A kernel that reads the responses' probabilities: its law by enumeration, and chains beside the law."""
 
 import numpy as np
 import pytest
@@ -24,18 +24,6 @@ unlikely = make_estimator("unlikely", unlikely_rewarded, minimum_group_size=2, e
 def test_the_law_is_that_of_all_groups(place):
     c, sizes = case(*place), {"batch_size": 2, "group_size": 2, "behaviour": None}
     assert_law(gt.gradient_law(c.problem, c.theta, unlikely, **sizes), batch_law(c, unlikely, **sizes))
-
-
-def test_simulation_and_runs_have_the_mean_of_the_law():
-    """Within five standard errors, by which a kernel that is shown NaN, or another response's chance, is far off."""
-    problem = gt.gallery.problem("sequence-shared")
-    sizes = {"batch_size": 4, "group_size": 3}
-    law = gt.gradient_law(problem, problem.theta, unlikely, **sizes)
-    runs = gt.simulate_gradients(problem, problem.theta, unlikely, **sizes, replications=20_000, rng=5)
-    assert abs(runs.mse[0] - law.mse) < 5.0 * runs.mse_standard_error[0]
-    trained = gt.simulate_training(problem, problem.theta, unlikely, [1.0], **sizes, steps=1, replications=20_000, rng=6)
-    moved, spread = trained.theta - problem.theta, np.sqrt(np.diag(law.covariance()) / 20_000)
-    assert (np.abs(moved.mean(axis=0) - law.mean) < 5.0 * spread + 1e-12).all()
 
 
 def test_on_a_chain_it_is_that_of_its_listed_responses():

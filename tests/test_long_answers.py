@@ -16,10 +16,6 @@ ZERO = np.zeros(DIMENSION)
 KINDS = [Texts("text", 1), Texts("text", 64), Texts("format", 16), Texts("walk", 64), Texts("text", 16, transfer=0.2)]
 
 
-def state_of(seed):
-    return block_streams(np.random.SeedSequence(seed), 0).lone
-
-
 def test_ones_are_counted():
     words = np.random.default_rng(0).integers(0, 2**64, size=100, dtype=np.uint64)
     for word in [np.uint64(0), np.uint64(2**64 - 1), *words]:
@@ -28,7 +24,7 @@ def test_ones_are_counted():
 
 @pytest.mark.parametrize(("count", "chance"), [(1, 0.3), (7, 0.5), (64, 0.9), (300, 0.05), (65, 0.99)])
 def test_binomial_numbers_have_their_law(count, chance):
-    state = state_of(1)
+    state = block_streams(np.random.SeedSequence(1), 0).lone
     drawn = np.array([binomial(state, count, chance) for _ in range(20_000)])
     law = stats.binom(count, chance)
     cuts = np.unique(law.ppf([0.05, 0.25, 0.5, 0.75, 0.95]))

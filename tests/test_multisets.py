@@ -37,15 +37,6 @@ LOOK = np.array([1, 0, 1])
 """Three prompts that have two looks."""
 
 
-def random_sums(n_classes, group_size, n_features=1):
-    rng = np.random.default_rng(n_classes)
-    p = rng.dirichlet(np.ones(n_classes), size=3)
-    counts = multisets(n_classes, group_size)
-    features = rng.normal(size=(2, len(counts), n_classes, n_features))
-    log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-    return counts, log_weights, np.log(p), features
-
-
 def run(function, counts, log_weights, log_p, features):
     shape = features.shape[2:]
     sums = np.zeros((3, *shape)), np.zeros((3, *shape, *shape)), np.zeros((3, *shape, shape[1]))
@@ -55,8 +46,9 @@ def run(function, counts, log_weights, log_p, features):
 
 @pytest.mark.parametrize("n_features", [1, 3])
 def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
-    arguments = random_sums(3, 4, n_features)
-    counts, _, log_p, features = arguments
+    rng, counts = np.random.default_rng(3), multisets(3, 4)
+    log_p, features = np.log(rng.dirichlet(np.ones(3), size=3)), rng.normal(size=(2, len(counts), 3, n_features))
+    arguments = counts, gammaln(5.0) - gammaln(counts + 1.0).sum(axis=1), log_p, features
     place = {tuple(row): i for i, row in enumerate(counts.tolist())}
     total, (mean, products, squares) = np.zeros(3), (np.zeros_like(found) for found in run(add_moments, *arguments))
     for (m, look), group in product(enumerate(LOOK), product(range(3), repeat=4)):

@@ -99,26 +99,23 @@ def test_a_disk_that_fails_after_all_the_work_leaves_no_part_behind(part, capsys
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize(("name", "redirection"), [("/dev/stdout", ">>"), ("-", ">")])
-def test_json_to_the_standard_output_is_printed_in_place_of_the_text_and_keeps_what_stands_there(
-    name, redirection, table, tmp_path
-):
+SHELL = {
+    "(echo first; PLAN --json /dev/stdout; echo last) >> LOG": "kept\nfirst\n",
+    "(echo first; PLAN --json -; echo last) > LOG": "first\n",
+    "(echo first >&3; PLAN --json /dev/fd/3; echo last >&3) 3> LOG": "first\n",
+}
+"""Lines, and what then stands in a file before the JSON: the standard output, which has it in place of the text, or a number."""
+
+
+@pytest.mark.parametrize("line", SHELL)
+def test_json_goes_where_the_shell_says_and_keeps_what_stands_there(line, table, tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("kept\n")
-    done = in_shell(f"(echo first; PLAN --json {name}; echo last) {redirection} {log}", table)
+    done = in_shell(line.replace("LOG", str(log)), table)
     assert (done.returncode, done.stderr) == (0, "")
-    first = "kept\nfirst\n" if redirection == ">>" else "first\n"
     text = log.read_text()
-    assert (text.startswith(first), text.endswith("\nlast\n")) == (True, True)
-    assert json.loads(text.removeprefix(first).removesuffix("last\n"))["format"] == 6
-
-
-def test_an_open_file_is_added_to_by_its_number(table, tmp_path):
-    log = tmp_path / "log.txt"
-    done = in_shell(f"(echo first >&3; PLAN --json /dev/fd/3; echo last >&3) 3> {log}", table)
-    assert done.returncode == 0
-    assert log.read_text().startswith("first\n{")
-    assert log.read_text().endswith("}\nlast\n")
+    assert (text.startswith(SHELL[line]), text.endswith("\nlast\n")) == (True, True)
+    assert json.loads(text.removeprefix(SHELL[line]).removesuffix("last\n"))["format"] == 6
 
 
 def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):

@@ -174,6 +174,8 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
 WRITTEN = """
 planner planner_table PLANNER planner
 twin twin_table TWIN twin
+runs long_table LONG long_runs
+three_questions clip_table CLIPS long_clips
 twin trained_twin_table TRAINED trained_twin
 """.strip()
 """The pages, and the tables that tools/write_planner.py puts between their marks."""

@@ -5,19 +5,14 @@ import importlib
 import operator
 import pickle
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.runner import run
-from grpo_theory.harness.store import Store, read_table
-from grpo_theory.harness.study import study_of
-from simulations.gradient import estimators
 
 SIZES = {"batch_size": 2, "group_size": 4}
 KERNELS = '''
@@ -67,23 +62,6 @@ def kernels(registry, tmp_path):
     source.load()
     yield dataclasses.replace(source, path=str(tmp_path / "moved" / "portable_of_mine.py"))
     del sys.modules["portable_of_mine"]
-
-
-def test_processes_write_what_threads_write(registry, kernels, pool, tmp_path, monkeypatch):
-    for name in set(registry) - {"rloo", "portable", "halved"}:
-        del registry[name]
-    monkeypatch.setattr(estimators, "PROBLEMS", ("tabular", "sequence-shared"))
-    monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
-    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 22)
-    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
-    study, tables = study_of(estimators), []
-    for name, executor in (("threads", ThreadPoolExecutor(2)), ("processes", pool)):
-        store = Store(tmp_path / name, 3)
-        for expected in (12, 0):
-            assert list(run([study], store, executor, quick=True, kernels=[kernels])) == [(study, expected)]
-        tables.append(read_table(store.root, "estimators")[0])
-    assert set(tables[0]["estimator"]) == {"rloo", "portable", "halved"}
-    pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
 @pytest.mark.parametrize("name", ["portable", "halved", "changed", "tic_grpo"])

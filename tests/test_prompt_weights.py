@@ -98,19 +98,13 @@ def test_the_factor_of_graded_rewards_is_exact_for_baselines_and_a_ratio_of_cova
     assert (exact.least, exact.most, float(exact.factor.low)) == pytest.approx([(7 / 8) / (31 / 32)] * 3, rel=1e-12)
     found = gt.plan.learning_rate_factor(counts, ("grpo", 2), ("grpo", 5))
     assert found.least < found.factor.low < found.factor.estimate < found.factor.high < found.most
-    assert found.factor.estimate == pytest.approx(ratio_by_subgroups(counts, 2, 5), rel=1e-9)
-    with pytest.raises(ValueError, match="2 prompts with 8 responses"):
-        gt.plan.learning_rate_factor(counts, ("grpo", 2), ("grpo", 8))
-
-
-def ratio_by_subgroups(counts, old, new):
-    """Return the ratio of the mean covariances of grpo's advantages with rewards, over all subgroups of two sizes."""
-    means = []
-    for size in (old, new):
-        of = [np.repeat(counts.values, row) for row in counts.counts.toarray()]
+    of, means = [np.repeat(counts.values, row) for row in counts.counts.toarray()], []
+    for size in (2, 5):  # the mean covariance of advantages with rewards, over all subgroups
         groups = [(row[list(one)], row.mean()) for row in of for one in combinations(range(6), size)]
         means.append(np.mean([ADVANTAGES["grpo"](group) @ (group - mean) / size for group, mean in groups]))
-    return means[0] / means[1]
+    assert found.factor.estimate == pytest.approx(means[0] / means[1], rel=1e-9)
+    with pytest.raises(ValueError, match="2 prompts with 8 responses"):
+        gt.plan.learning_rate_factor(counts, ("grpo", 2), ("grpo", 8))
 
 
 def test_of_success_and_failure_the_share_of_a_class_is_that_of_p_times_one_less_p():

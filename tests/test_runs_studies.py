@@ -100,7 +100,6 @@ SEED, START = np.random.SeedSequence(3), start_of("few prompts")
 )
 def test_runs_are_those_of_the_public_simulator(world, optimiser):
     """Of one token and of many, and of learned features, side by side at two rates."""
-    optimiser = "Adam" if world == "few prompts" else "SGD"
     found = train(Arm(world, "grpo", optimiser, responses=64), 0, 8, [0.25, 0.5], [2, 4], 6, SEED)
     problem, how = graded(world), {"batch_size": 8, "group_size": 8, "steps": 4, "replications": 6, "rng": SEED}
     for rate, own in zip((0.25, 0.5), found, strict=True):

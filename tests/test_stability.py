@@ -4,40 +4,27 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact import StabilityWarning, check_optimum, spectral_radius
-
-
-@pytest.fixture
-def at_optimum():
-    problem = gt.gallery.problem("kl-linear")
-    return problem, gt.find_optimum(problem, problem.theta)
-
-
-def exact_ascent(problem, theta, step, n):
-    for _ in range(n):
-        theta = theta + step * gt.moments(problem, theta).gradient
-    return theta
+from grpo_theory.exact import StabilityWarning, spectral_radius
+from simulations.maximum import curvatures, maximum
 
 
 @pytest.mark.parametrize(("factor", "stable"), [(0.98, True), (1.02, False)])
-def test_radius_says_whether_ascent_without_noise_comes_back(at_optimum, factor, stable):
-    problem, best = at_optimum
-    curvatures, directions = check_optimum(problem, best)
-    step = factor * 2.0 / curvatures.max()
+def test_radius_says_whether_ascent_without_noise_comes_back(factor, stable):
+    (problem, best, _), (bent, directions) = maximum("kl-linear"), curvatures("kl-linear")
+    step = factor * 2.0 / bent.max()
     radius = spectral_radius(problem, best, step)
-    assert radius == pytest.approx(abs(1.0 - step * curvatures.max()))
+    assert radius == pytest.approx(abs(1.0 - step * bent.max()))
     assert (radius < 1.0) == stable
-    start = best + 1e-4 * directions[:, curvatures.argmax()]
-    moved = np.linalg.norm(exact_ascent(problem, start, step, 40) - best)
-    assert (moved < 1e-4) == stable
+    theta = best + 1e-4 * directions[:, bent.argmax()]
+    for _ in range(40):
+        theta = theta + step * gt.moments(problem, theta).gradient
+    assert (np.linalg.norm(theta - best) < 1e-4) == stable
 
 
-def test_training_warns_before_it_runs_and_names_the_largest_step(at_optimum):
-    problem, best = at_optimum
-    curvatures, _ = check_optimum(problem, best)
-    where = (problem, best, "rloo")
+def test_training_warns_before_it_runs_and_names_the_largest_step():
+    where, largest = (*maximum("kl-linear")[:2], "rloo"), 2.0 / curvatures("kl-linear")[0].max()
     how = {"batch_size": 1, "group_size": 4, "steps": 3, "replications": 2, "rng": 0}
-    with pytest.warns(StabilityWarning, match=f"step of 50, too large.*step there is {2.0 / curvatures.max():.4g}"):
+    with pytest.warns(StabilityWarning, match=f"step of 50, too large.*step there is {largest:.4g}"):
         gt.simulate_training(*where, gt.Constant(50.0), **how)
     # The last step counts: a decreasing schedule may begin with large ones.
     gt.simulate_training(*where, np.array([50.0, 10.0, 1.0]), **how)

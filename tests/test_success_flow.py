@@ -13,12 +13,8 @@ GRPO = CONVENTIONS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
 """Divided by the group's own standard deviation, ddof 1, nothing added to it."""
 
 
-def finite_flow(size, answers=2):
-    return FiniteGroupFlow(answers, objective=finite_group_objective(GRPO, size))
-
-
 FLOWS = {"plain": PlainFlow(), "plain, 5": PlainFlow(5), "divided": DividedFlow(), "divided, 5": DividedFlow(5)} | {
-    f"G = {size}": finite_flow(size, answers) for size, answers in ((2, 2), (8, 3), (64, 2))
+    f"G = {n}": FiniteGroupFlow(answers, objective=finite_group_objective(GRPO, n)) for n, answers in ((2, 2), (8, 3), (64, 2))
 }
 WEIGHTS = {"p": lambda v: 1.0, "d": lambda v: 1.0 / np.sqrt(v)}
 

@@ -9,6 +9,7 @@ from pages import DOCS
 
 import grpo_theory as gt
 from paper_figures.content import front
+from simulations.gradient.efficiency import measures
 from simulations.training.passes import PROBLEMS
 
 PAGES = ("README.md", "docs/three_questions.md", "docs/division.md")
@@ -59,21 +60,10 @@ def test_the_readmes_rows_are_those_of_the_page():
         assert (row["setting"], row["compared"], row["estimate"], row["95% limits"]) in page
 
 
-def efficiencies(names, estimator, sizes):
-    """Return exact efficiencies at 1,024 responses a step, shape (problems, sizes), with 1,024/G prompts, whole or not."""
-    found = []
-    for problem in map(gt.gallery.problem, names):
-        laws = [gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size) for size in sizes]
-        powers = [law.mean @ law.mean + law.trace * size / 1024 for law, size in zip(laws, sizes, strict=True)]
-        g = laws[0].true_gradient
-        found.append([(g @ law.mean) ** 2 / (g @ g) / power for law, power in zip(laws, powers, strict=True)])
-    return np.array(found)
-
-
 def test_the_most_efficient_sizes_are_what_the_exact_laws_say():
     for name, shown in (("rloo", "RLOO"), ("grpo", "GRPO")):
-        best = 2 + efficiencies(HEADS, name, range(2, 17)).argmax(axis=1)
-        assert set(numbers(only("SmolLM2's head", f"most efficient size, {shown}")["estimate"])) == {best.min(), best.max()}
+        best = [2 + measures(gt.gallery.problem(one), name, range(2, 17))["efficiency"].argmax() for one in HEADS]
+        assert set(numbers(only("SmolLM2's head", f"most efficient size, {shown}")["estimate"])) == {min(best), max(best)}
 
 
 def test_what_division_gains_is_what_the_verdicts_have():

@@ -12,7 +12,7 @@ from simulations.normalisation import trained_features
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
 from simulations.plan.run_worlds import draw_log, problem_at_start, sampler
-from simulations.runs import recorded_runs, trained_sizes
+from simulations.runs import recorded_runs
 from simulations.runs.recorded_scores import Scores, efficiency
 from tools import write_trained_model as tool
 
@@ -21,7 +21,6 @@ ADAPTERS = gt.data.trained_model("adapters")
 BOTH = pytest.mark.parametrize("data", [DATA, ADAPTERS], ids=["last block", "adapters"])
 QUESTIONS = gt.data.arithmetic()
 TRAINED = DATA.questions[: DATA.n_trained]
-ESTIMATORS = trained_sizes.ESTIMATORS
 ROOT = Path(__file__).resolve().parents[1]
 START = DATA.courses["plain"]
 

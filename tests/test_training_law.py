@@ -53,10 +53,6 @@ def law_of_steps(constants):
     )
 
 
-def law_of(c1, c2, c3):
-    return law_of_steps([[c1, c2, c3]])
-
-
 @pytest.mark.parametrize(
     ("constants", "optimum"),
     [
@@ -69,7 +65,7 @@ def law_of(c1, c2, c3):
     ],
 )
 def test_the_optimum_is_the_least_loss(constants, optimum):
-    law = law_of(*constants)
+    law = law_of_steps([constants])
     assert law.optimum == optimum
     grid = np.linspace(2.0, 50.0, 481)
     least = grid[np.argmin([law.loss(100, size) for size in grid])]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from enumeration import Case, batch_law
 from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, differences, logits_of, network_case
-from runs_by_hand import adam_by_numpy, ascend, transcription
+from runs_by_hand import Algorithm, adam_by_numpy, ascend
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
@@ -88,10 +88,10 @@ def test_iterates_are_those_of_the_algorithm(estimator, kind, optimiser, inner_s
     options = {"batch_size": b, "group_size": g, "steps": n, "replications": 2, "rng": 4, "inner_steps": inner_steps}
     found = gt.simulate_training(c.problem, c.theta, estimator, gt.PowerLaw(0.2, 0.3), optimiser=optimiser, **options)
     uniforms, steps = uniforms_of_runs(4, c.bandit.n_prompts, b, g, n // inner_steps), gt.PowerLaw(0.2, 0.3).steps(n)
+    move = ascend if optimiser == gt.SGD() else adam_by_numpy(optimiser.betas, optimiser.eps)
+    algorithm = Algorithm(DenseNetwork(c), gt.estimators()[estimator], steps, inner_steps, move=move)
     for run in range(2):
-        move = ascend if optimiser == gt.SGD() else adam_by_numpy(optimiser.betas, optimiser.eps)
-        course = transcription(DenseNetwork(c), c.theta, gt.estimators()[estimator], steps, uniforms[run], inner_steps, move)
-        np.testing.assert_allclose(found.theta[run], course.path[-1], atol=1e-10)
+        np.testing.assert_allclose(found.theta[run], algorithm.run(c.theta, uniforms[run])[0][-1], atol=1e-10)
     assert np.linalg.norm(found.theta[0] - found.theta[1]) > 1e-3
 
 

@@ -167,31 +167,19 @@ def test_what_is_wrong_with_a_kernel_is_said(use):
 
 
 def batch_mean(batch, advantages):
-    mean = batch.rewards.mean()
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - mean
+    advantages[:, :] = batch.rewards - batch.rewards.mean()
 
 
 def half_of_the_largest(batch, advantages):
-    half = 0.5 * batch.rewards.max()
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - half
+    advantages[:, :] = batch.rewards - 0.5 * batch.rewards.max()
 
 
 def the_longest(batch, advantages):
-    longest = batch.lengths.max()
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] / longest
+    advantages[:, :] = batch.rewards / batch.lengths.max()
 
 
 def above_the_least(batch, advantages):
-    least = batch.rewards.min()
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - least
+    advantages[:, :] = batch.rewards - batch.rewards.min()
 
 
 COUPLED = [batch_mean, half_of_the_largest, the_longest, above_the_least]
