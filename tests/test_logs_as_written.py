@@ -11,7 +11,7 @@ import pytest
 from tables import write
 
 import grpo_theory as gt
-from grpo_theory.logs.schemas import schemas
+from grpo_theory.logs.schema import schemas
 
 LOGS = Path(__file__).parent / "data" / "logs"
 

@@ -17,7 +17,7 @@ from grpo_theory.intervals.rollouts import LARGEST, RaggedRollouts, RewardCounts
 from grpo_theory.logs import files as log_files
 from grpo_theory.logs.expressions import RowError, columns_of, entries, numbers, truth, value
 from grpo_theory.logs.findings import Findings, reward_remarks
-from grpo_theory.logs.schemas import KEYS, NUMBERS, PLACES, ROLES, TOKENS, Opened, opened
+from grpo_theory.logs.schema import KEYS, NUMBERS, PLACES, ROLES, TOKENS, Opened, opened
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import Array, as_count, as_real_array, counted, outline, shown
 
