@@ -457,10 +457,12 @@ def keys(values: pd.Series) -> pd.Series:
     names = sorted({one for one in texts if one is not None})
     place = {one: k for k, one in enumerate(names)} | {None: -1}
     try:
-        return pd.Series(pd.Categorical.from_codes(np.array([*map(place.get, texts), -1])[codes], names), index=values.index)
+        for name in names:
+            name.encode()  # pandas itself minds from version 3 on
     except UnicodeEncodeError as error:
         row = values.index[np.argmax(codes == texts.index(error.object))]
         raise RowError(f"must be text, and {error.object[error.start]!r} is half of a character", row) from None
+    return pd.Series(pd.Categorical.from_codes(np.array([*map(place.get, texts), -1])[codes], names), index=values.index)
 
 
 def _text(one: Any) -> str | None:
