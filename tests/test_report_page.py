@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from contextlib import nullcontext, suppress
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -82,10 +83,18 @@ class Seen(HTMLParser):
 def test_html_in_a_formula_is_text_and_what_does_more_than_draw_is_refused():
     for command in ("text", "mbox", "tag", "textbf", "mathrm", "operatorname", "color"):
         for attack in (SCRIPT, IMAGE, QUOTED, "&lt;script&gt;", "]]><script>alert(1)", "<!--<script>"):
-            assert not Seen(typeset(rf"$\{command}{{{attack}}} x$")).runs, (command, attack)
+            # Before its version 3.80 the converter does not know \tag.
+            with suppress(FormulaError) if command == "tag" else nullcontext():
+                assert not Seen(typeset(rf"$\{command}{{{attack}}} x$")).runs, (command, attack)
     for formula in (r"\href{javascript:alert(1)}{x}", r"\style{background:url(x)}{x}", r"\frac{\class{a}{x}}{2}"):
-        with pytest.raises(FormulaError, match=r"it makes '(href|style|class)', and a formula may only draw"):
+        with pytest.raises(FormulaError, match=r"it makes '(href|style|class)', and a formula may only draw|class is unknown"):
             typeset(f"${formula}$")
+
+
+@pytest.mark.parametrize("formula", [r"x \lambada", r"\frac{\text{a \lambada}}{2}", r"\operatorname{\lambada}"])
+def test_a_command_that_the_converter_does_not_know_is_named_and_not_shown_as_it_stands(formula):
+    with pytest.raises(FormulaError, match=r"cannot be typeset: \\lambada is unknown$"):
+        typeset(f"so ${formula}$")
 
 
 @pytest.mark.parametrize("attack", [SCRIPT, IMAGE, QUOTED, rf"$\text{{{SCRIPT}}}$", rf"$$\mbox{{{IMAGE}}}$$"])

@@ -57,6 +57,8 @@ def _mathml(formula: str, display: str) -> str:
         unknown += [name for name in element.attrib if not _LOOKS.fullmatch(name)]
         if unknown:
             raise FormulaError(f"{formula!r} cannot be typeset: it makes {unknown[0]!r}, and a formula may only draw")
+        if left := re.search(r"\\[A-Za-z]+", element.text or ""):  # the converter shows as it stands what it does not know
+            raise FormulaError(f"{formula!r} cannot be typeset: {left[0]} is unknown")
         element.attrib.update({name: html.unescape(value) for name, value in element.attrib.items()})
         element.text, element.tail = (text and html.unescape(text) for text in (element.text, element.tail))
     return _FUNCTIONS.sub(r'<mo lspace="0.17em" rspace="0.17em">\1</mo>', tostring(made, encoding="unicode"))
