@@ -74,6 +74,15 @@ def test_every_format_gives_the_rows_back_in_any_order(tmp_path, kind):
     assert (shuffled.sizes, shuffled.rewards, shuffled.uniform) == (found.sizes, found.rewards, found.uniform)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_threads_of_arrow_are_lent_no_bytes_of_pythons(monkeypatch, tmp_path, kind):
+    """One that lets go of them last, as the interpreter ends, aborts the process (apache/arrow#34314)."""
+    path = put(frame_of(), tmp_path / f"log.{kind}")
+    for name in ("BufferReader", "PythonFile", "py_buffer"):
+        monkeypatch.delattr(pa, name)
+    assert gt.read_rollouts(path).findings.rows == 400
+
+
 def late(k):
     """Return a row whose messages have another order and field from row 300 on; the field is null until row 600."""
     message = {"role": "user", "content": "q"} if k < 300 else {"content": "q", "name": None if k < 600 else "n", "role": "user"}

@@ -128,6 +128,11 @@ def _column(values: list) -> pd.Series:
 
 
 def _bytes(path: Path) -> bytes:
+    """Return the bytes of a file, which Arrow's readers are not given: they read the file themselves.
+
+    A thread of theirs may be the last to let go of bytes of Python's, and if the interpreter ends just then, the process aborts
+    (apache/arrow#34314).
+    """
     with pa.input_stream(utf8(path), compression="detect") as stream:
         return bytes(stream.read())
 
@@ -149,7 +154,7 @@ def _content(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None
                 if stray := next((one for one in QUOTED.finditer(text) if one[1] is None), None):
                     line = text.count(b"\n", 0, stray.start() + 1) + 1
                     raise ValueError(f"{path.name}, line {line}: a quote is stray, or one is missing")
-                table = pa.csv.read_csv(pa.BufferReader(text), pa.csv.ReadOptions(block_size=16 * HEAD), **CSV)
+                table = pa.csv.read_csv(utf8(path), pa.csv.ReadOptions(block_size=16 * HEAD), **CSV)  # not of text: see _bytes
                 if again := {name for name in table.column_names if table.column_names.count(name) > 1}:
                     raise ValueError(f"{path.name} has more than one column {printable(min(again))}: rename all but one")
                 return table
@@ -171,18 +176,18 @@ def _content(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None
 
 
 def _json_lines(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None) -> pa.Table | list[dict]:
-    text, parsing = _bytes(path), pa.json.ParseOptions()
+    parsing = pa.json.ParseOptions()
     if like is not None and wanted is not None:
         types = {one: getattr(like[one].dtype, "pyarrow_dtype", pa.null()) for one in wanted if one in like}
         if not any(pa.types.is_nested(one) or pa.types.is_null(one) for one in types.values()):
             # A fifth of the time and memory; objects are read whole, since a later row's may have more fields.
             parsing = pa.json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
-    if DEEP not in text:
+    if DEEP not in _bytes(path):
         try:
-            return pa.json.read_json(pa.BufferReader(text), pa.json.ReadOptions(block_size=16 * HEAD), parsing)
+            return pa.json.read_json(utf8(path), pa.json.ReadOptions(block_size=16 * HEAD), parsing)
         except pa.ArrowInvalid:
             pass
-    return _listed(text.splitlines(), path, wanted)
+    return _listed(_bytes(path).splitlines(), path, wanted)
 
 
 def _listed(lines: list[bytes], path: Path, wanted: Iterable[str] | None) -> list[dict]:
