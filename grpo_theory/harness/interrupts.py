@@ -84,10 +84,11 @@ def interrupts_held() -> Iterator[None]:
 @contextmanager
 def exits_told() -> Iterator[None]:
     """Let `os._exit` of a study's, in any thread, be said in a line, and its status not be 0: nothing was decided."""
-    leave, own = os._exit, os.getpid()
+    leave, own, once = os._exit, os.getpid(), threading.Lock()
 
     def end(status: int) -> NoReturn:
         if os.getpid() == own:  # not a process that was forked, which ends so
+            once.acquire()  # another thread would say it again while this one writes
             os.write(STANDARD_ERROR, f"a study has ended the process with os._exit({status}): {GO_ON}\n".encode())
             leave(status or 1)
         leave(status)
