@@ -62,7 +62,7 @@ def test_of_arrays_the_place_counts_at_which_the_verdict_is_worst(kind, pairs):
 
 
 def test_two_simulated_sides_have_the_error_of_their_difference():
-    found, facts = two_sides(stated("ordering"), ((1.0, 0.3, 50), (1.2, 0.4, 40), {"n": 3}))
+    found, facts = two_sides(stated("ordering"), [(1.0, 0.3, 50), (1.2, 0.4, 40), {"n": 3}])
     assert (found.estimate, found.prediction, found.standard_error, found.replications) == (1.0, 1.2, 0.5, 40)
     assert facts == {"n": 3}
     found, _ = two_sides(stated("upper bound"), (([1.0, 2.0, 1.5], 0.1, 50), 2.5))

@@ -210,7 +210,7 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
     >>> found.estimate, found.prediction
     (0.81, 0.9)
     """
-    given = sides if isinstance(sides, tuple) else (sides,)
+    given = tuple(sides) if isinstance(sides, tuple | list) else (sides,)
     facts = given[-1] if isinstance(given[-1], Mapping) else {}
     given = given[: len(given) - bool(isinstance(given[-1], Mapping))]
     if len(given) == 1 and isinstance(given[0], Evidence):
