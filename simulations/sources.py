@@ -27,6 +27,7 @@ PAPERS = {
     "2510.01555": "Rethinking KL regularization",
     "2510.13651": "The objective of reasoning with RL",
     "2601.05002": "Hidden biases",
+    "2601.05242": "GDPO",
     "2602.02710": "MaxRL",
     "2602.05933": "Policy mirror descent with the mean",
     "2606.06080": "Max objectives",

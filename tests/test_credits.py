@@ -1,6 +1,7 @@
 """Credits of tokens: their law by enumeration of all groups, what exact values are worth, and what cannot have them."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -27,12 +28,11 @@ def estimator(credit, **parts):
     return gt.compose("credit_test", **{"advantage": "none"} | parts, credit=credit, overwrite=True)
 
 
-def terms(one, theta, old):
-    """The sums of weighted token scores of each response: what advantages multiply, by sign, and what credits add (K, d)."""
+def weighted_scores(one, theta, old):
+    """The weighted score of each token of each response, by the sign of what multiplies it (K, T, 2, d)."""
     now, before = PROBLEM.at(theta), PROBLEM.at(old)
     paths, eye = TREE.paths, np.eye(TREE.n_logits)
-    by_sign, added = np.zeros((3, 2, TREE.dimension)), np.zeros((3, TREE.dimension))
-    credits = one.credit.function(before, one.credit.settings)[0]
+    found = np.zeros((3, 2, 2, TREE.dimension))
     for k, t in zip(*np.nonzero(paths.taken), strict=True):
         edge = paths.edges[k, t]
         score = eye[edge].copy()
@@ -40,10 +40,17 @@ def terms(one, theta, old):
         score[start : start + 2] -= now.token_probabilities[0, start : start + 2]
         ratio = now.token_probabilities[0, edge] / before.token_probabilities[0, edge] if one.ratio.name == "token" else 1.0
         kept = [ratio * (ratio <= 1.2), ratio * (ratio >= 0.8)] if one.clip.name == "by sign" else [ratio, ratio]
-        for sign in (0, 1):
-            by_sign[k, sign] += kept[sign] * score
-        added[k] += credits[k, t] * kept[0 if credits[k, t] > 0.0 else 1] * score
-    return by_sign, added
+        found[k, t] = np.multiply.outer(kept, score)
+    return found
+
+
+def terms(one, theta, old):
+    """The sums of weighted token scores of each response: what advantages multiply, by sign, and what credits add (K, d)."""
+    scores, added = weighted_scores(one, theta, old), np.zeros((3, TREE.dimension))
+    credits = one.credit.function(PROBLEM.at(old), one.credit.settings)[0]
+    for k, t in np.ndindex(3, 2):
+        added[k] += credits[k, t] * scores[k, t, 0 if credits[k, t] > 0.0 else 1]
+    return scores.sum(axis=1), added
 
 
 @pytest.mark.parametrize("parts", [{}, {"advantage": "rloo", "ratio": "token", "clip": "by sign"}], ids=["alone", "clipped"])
@@ -82,9 +89,64 @@ def test_exact_values_are_unbiased_and_quieter():
     assert values.trace < 0.5 * gt.gradient_law(PROBLEM, PROBLEM.theta, "oracle", **SIZES).trace
 
 
+def mean_of_two(drawn):
+    """The law of the mean reward of two continuations, each of which is one of these (chance, success), by enumeration."""
+    law, one = Counter(), [(p * (s if z else 1.0 - s), z) for p, s in drawn for z in (0.0, 1.0)]
+    for (p, z), (q, y) in itertools.product(one, repeat=2):
+        law[0.5 * (z + y)] += p * q
+    return [*law.items()]
+
+
+@pytest.mark.parametrize("parts", [{}, {"advantage": "rloo", "ratio": "token"}], ids=["alone", "off policy"])
+def test_the_law_is_that_of_all_continuations(parts):
+    """Each value before a token is the mean of two continuations, drawn for each response; all of them are enumerated."""
+    one, old = estimator(gt.estimation.CREDITS["vine"].with_continuations(2), **parts), OLD if parts else PROBLEM.theta
+    scores = weighted_scores(one, PROBLEM.theta, old)[:, :, 0]
+    pi, success = PROBLEM.at(old).probabilities[0], PROBLEM.bandit.mean_reward[0]
+    assert TREE.paths.tokens == ((0,), (1, 0), (1, 1))
+    start, later = (
+        mean_of_two([*zip(pi, success, strict=True)]),
+        mean_of_two([*zip(pi[1:] / pi[1:].sum(), success[1:], strict=True)]),
+    )
+    drawn = []
+    for k, z, (first, p), (second, q) in itertools.product(range(3), (0.0, 1.0), start, later):
+        credits = np.diff([first, second, success[k]] if k else [first, success[k], success[k]])
+        drawn.append((pi[k] * (success[k] if z else 1.0 - success[k]) * p * q, z, scores[k].sum(axis=0), credits @ scores[k]))
+    mean, second_moment = np.zeros(4), np.zeros((4, 4))
+    for (p, z, u, v), (q, y, w, x) in itertools.product(drawn, repeat=2):
+        estimate = 0.5 * ((z - y) * (u - w) + v + x) if parts else 0.5 * (v + x)
+        mean, second_moment = mean + p * q * estimate, second_moment + p * q * np.outer(estimate, estimate)
+    law = gt.gradient_law(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old)
+    np.testing.assert_allclose(law.mean, mean, atol=1e-14)
+    np.testing.assert_allclose(law.covariance(), second_moment - np.outer(mean, mean), atol=1e-14)
+    assert law.mean_squared_norm == pytest.approx(np.trace(second_moment), abs=1e-14)
+    np.testing.assert_allclose(gt.gradient_mean(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old), mean, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["drawn", "decided"])
+def test_continuations_add_what_falls_as_one_over_their_number(kind):
+    """Also of three rewards that prompt and response decide, for several prompts; simulated, continuations are drawn."""
+    law = np.eye(3)[[[0, 2, 1, 0], [2, 0, 0, 1]]]
+    decided = gt.Problem(gt.Bandit.from_law([0.0, 0.3, 1.0], law), gt.TokenTree(2, 2, 2), theta=np.sin(np.arange(12.0)))
+    problem = gt.gallery.problem("sequence-shared") if kind == "drawn" else decided
+    laws = {
+        k: gt.gradient_law(problem, None, estimator(gt.estimation.CREDITS["vine"].with_continuations(k)), **SIZES) for k in (1, 4)
+    }
+    exact = gt.gradient_law(problem, None, estimator("values"), **SIZES)
+    assert laws[1].trace - exact.trace == pytest.approx(4.0 * (laws[4].trace - exact.trace), rel=1e-9)
+    np.testing.assert_allclose(laws[1].mean, exact.mean, atol=1e-15)
+    run = {"batch_size": 2, "group_size": 3, "replications": 20_000, "rng": 2}
+    one = estimator(gt.estimation.CREDITS["vine"].with_continuations(2), aggregation="own length")
+    found = gt.simulate_gradients(problem, None, [one, "rloo"], **run)
+    mse = gt.gradient_mse(problem, None, one, batch_size=2, group_size=3)
+    assert abs(found.mse[0] - mse) < 4.9 * found.mse_standard_error[0] < 0.1 * (laws[1].trace - exact.trace)
+
+
 def test_what_cannot_have_credits_says_so(check_refused):
     one, chain = estimator("values"), gt.gallery.problem("chain-copy")
     run = {"batch_size": 1, "group_size": 2, "replications": 2, "rng": 0}
+    clipped = estimator("vine", ratio="token", clip="by sign")
+    penalised = gt.Problem(PROBLEM.bandit, TREE, gt.KL(0.1, [[0.2, 0.5, 0.3]]))
     short = gt.estimation.Credit("short", lambda point, settings: np.zeros((1, 2)))
     check_refused(
         (lambda: gt.simulate_training(PROBLEM, PROBLEM.theta, one, gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
@@ -92,6 +154,12 @@ def test_what_cannot_have_credits_says_so(check_refused):
         (lambda: gt.simulate_gradients(chain, chain.theta, one, **run), "tables over responses"),
         (lambda: gt.exact.climbed(one, [0.0, 1.0], group_size=2), "no function of the rewards' law"),
         (lambda: estimator("value"), "credit must be"),
+        (
+            lambda: gt.gradient_law(PROBLEM, PROBLEM.theta, clipped, **SIZES, behaviour=OLD),
+            "clip that does not depend on the sign",
+        ),
+        (lambda: gt.simulate_gradients(penalised, PROBLEM.theta, estimator("vine"), **run), "must have no kl for simulations"),
+        (lambda: gt.estimation.CREDITS["vine"].with_continuations(0), "continuations must be"),
         (lambda: gt.gradient_law(PROBLEM, PROBLEM.theta, estimator(short), **SIZES), r"credit must have shape .*\(M, K, T\)"),
     )
     assert len(gt.mean_path(PROBLEM, PROBLEM.theta, one, gt.Constant(0.5), group_size=2, steps=3).theta) == 4

@@ -20,11 +20,11 @@ from grpo_theory.estimation.parts import (
     Mismatch,
     Ratio,
 )
-from grpo_theory.estimation.registry import Estimator, compose, estimator, estimators, find, make_estimator
+from grpo_theory.estimation.registry import Estimator, apart, compose, estimator, estimators, find, make_estimator
 
 __all__ = ["AGGREGATIONS", "CLIPS", "CREDITS", "KL_TERMS", "MISMATCHES", "RATIOS", "Advantage", "Aggregation"]
 __all__ += ["AllocationRule", "Batch", "Clip", "Credit", "Estimator", "KLTerm", "Mismatch", "Ratio", "SourceFile"]
-__all__ += ["allocation_rules", "compose", "estimator", "estimators", "find", "make_estimator"]
+__all__ += ["allocation_rules", "apart", "compose", "estimator", "estimators", "find", "make_estimator"]
 __dir__ = __all__.copy
 
 registry.SHIPPED.update(registry.estimators())

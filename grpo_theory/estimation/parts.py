@@ -28,7 +28,7 @@ import numpy as np
 from grpo_theory.estimation.code import code_checksum
 from grpo_theory.estimation.kernel import SourceFile
 from grpo_theory.jit import compiled
-from grpo_theory.validation import Array, Integers, as_not_negative, as_number, as_positive, check_name, check_shape
+from grpo_theory.validation import Array, Integers, as_count, as_not_negative, as_number, as_positive, check_name, check_shape
 
 
 class Part:
@@ -500,6 +500,9 @@ class Credit(Part):
         the policy that samples.  Beyond a response's end they are not read.  Ratio, clip and aggregation apply to them.
     settings : tuple of float
         What the function finds in `settings`.
+    continuations : int, default 0
+        If above 0, the function's credits are differences V_{t+1} - V_t of exact values.  In their place each V_t is the mean
+        reward of so many continuations, drawn anew for each response and token.  At a response's end V is its mean reward.
 
     Examples
     --------
@@ -514,11 +517,21 @@ class Credit(Part):
     >>> process = gt.estimation.Credit("process", to_go, (0.1,))
     >>> gt.compose("rloo_and_process_example", advantage="rloo", credit=process).credit.with_settings(0.2).settings
     (0.2,)
+
+    Values that are the mean of four continuations, not of VinePPO's nine:
+
+    >>> gt.estimation.CREDITS["vine"].with_continuations(4).continuations
+    4
     """
 
     name: str
     function: Callable
     settings: tuple[float, ...] = ()
+    continuations: int = 0
+
+    def with_continuations(self, continuations: int) -> "Credit":
+        """Return the same credit with values that are the mean of so many continuations."""
+        return replace(self, continuations=as_count("continuations", continuations))
 
     def with_settings(self, *settings: float) -> "Credit":
         """Return the same credit with other settings."""
@@ -532,27 +545,41 @@ def no_credit(point: Any, settings: tuple[float, ...]) -> float:
 
 def advantage_estimation(point: Any, settings: tuple[float, ...]) -> Array:
     """Return sum_l lambda^l delta_{t+l}, delta_t = V_{t+1} - V_t for exact values V, at a response's end its reward."""
-    paths, decay = point.policy.paths, settings[0]
-    p, rewards = point.probabilities, point.bandit.mean_reward - point.penalties
-    taken, gained = paths.collect(p), paths.collect(p * rewards)
+    decay, (before, after) = settings[0], means_at_tokens(point, point.bandit.mean_reward - point.penalties)
+    # GAE (Schulman et al. 2016, equation 16) with discount 1; with lambda = 0 it is Q - V, with 1 the reward less V.
+    credits = after - before
+    for t in range(credits.shape[-1] - 2, -1, -1):
+        credits[..., t] += decay * credits[..., t + 1]
+    return credits
+
+
+def means_at_tokens(point: Any, amounts: Array) -> tuple[Array, Array]:
+    """Return the mean of what responses have (M, K), given the prefix before each token and given the token too, (M, K, T)."""
+    paths, p = point.policy.paths, point.probabilities
+    taken, gained = paths.collect(p), paths.collect(p * amounts)
     # V at a prefix is what is gained through its edges over the chance to be there; a token leads to its edge's own.
     before, after = (
         np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0.0)
         for top, bottom in ((paths.by_prefix(gained), paths.by_prefix(taken)), (gained, taken))
     )
-    # GAE (Schulman et al. 2016, equation 16) with discount 1; with lambda = 0 it is Q - V, with 1 the reward less V.
-    credits = paths.gather(after) - paths.gather(before)
-    for t in range(credits.shape[-1] - 2, -1, -1):
-        credits[..., t] += decay * credits[..., t + 1]
-    return credits
+    return paths.gather(before), paths.gather(after)
+
+
+def value_variances(point: Any) -> Array:
+    """Return the variance of the reward given the prefix before each token of each response, shape (M, K, T)."""
+    law = point.bandit.probabilities
+    mean, square = ((law * point.rewards.reshape(law.shape) ** power).sum(axis=-1) for power in (1, 2))
+    return np.maximum(means_at_tokens(point, square)[0] - means_at_tokens(point, mean)[0] ** 2, 0.0)
 
 
 CREDITS = {
     "none": Credit("none", no_credit),
     "values": Credit("values", advantage_estimation, (0.0,)),
     "gae": Credit("gae", advantage_estimation, (0.95,)),
+    "vine": Credit("vine", advantage_estimation, (0.0,), continuations=9),
 }
-"""The credits by name: "values" is Q - V at each prefix, "gae" generalised advantage estimation, both with exact values."""
+"""The credits by name: "values" is Q - V at each prefix, "gae" generalised advantage estimation, both with exact values.  Those
+of "vine" are the means of nine continuations (VinePPO: arXiv 2410.01679)."""
 
 PARTS: dict[str, Mapping[str, Any]] = {"ratio": RATIOS, "clip": CLIPS, "aggregation": AGGREGATIONS, "kl": KL_TERMS}
 PARTS |= {"mismatch": MISMATCHES, "credit": CREDITS}

@@ -8,11 +8,12 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import parts
 from grpo_theory.estimation.advantage import Advantage, try_kernel, try_on_rewards
-from grpo_theory.estimation.kernel import check_arguments, fields_read, remember_text
-from grpo_theory.validation import Array, Integers, as_count, check_name
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, check_arguments, fields_read, read_only_batch, remember_text
+from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_name, check_shape
 
 _ONE_TOKEN = np.ones(1, dtype=np.int64)
 
@@ -328,7 +329,7 @@ def compose(
     mismatch : {"none", "token", "token truncated", "token masked", "response truncated", "response masked"} or Mismatch
         A second ratio, of the policy at the start of the update over the one that sampled. It has a bound of its own. It counts
         where `gt.gradient_law` is told both policies, and is 1 elsewhere.
-    credit : {"none", "values", "gae"} or Credit
+    credit : {"none", "values", "gae", "vine"} or Credit
         What each token gets besides. It is in exact laws, mean paths and `gt.simulate_gradients`, of responses that are listed.
     source : str, optional
         Formula and source, in a line.
@@ -354,6 +355,64 @@ def compose(
     nothing = isinstance(advantage, str) and advantage == "none"
     kernel = (NOTHING if nothing else find(advantage, "advantage")).advantage
     return register(Estimator(name, kernel, **found, source=source), overwrite=overwrite)
+
+
+def apart(name: str, *, advantage: str | Estimator, rewards: ArrayLike, weights: ArrayLike | None = None) -> Estimator:
+    """Make an estimator that normalises several rewards one by one and adds up their advantages; it is not registered.
+
+    What a problem calls the reward is here the number of a row, and the row has the rewards.  `Objective.mean_of` is what
+    they are worth together.
+
+    Parameters
+    ----------
+    name : str
+    advantage : str or Estimator
+        What gives each reward its advantages; "grpo" makes it GDPO (arXiv 2601.05242, equations 4 and 7), before that whitens
+        the batch (equation 6).
+    rewards : array_like, shape (L, R)
+        The R rewards of a response whose reward in the problem is l = 0, ..., L - 1.  One column of their sums, (L, 1), adds up
+        first and normalises the sum.
+    weights : array_like, shape (R,), optional
+        What each reward's advantage is multiplied by; 1 if omitted.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or the advantages are those of an oracle, which knows one reward.
+
+    Examples
+    --------
+    Two rewards of 0 or 1.  Their sum is 1 in two ways, which GRPO cannot tell apart:
+
+    >>> import numpy as np, grpo_theory as gt
+    >>> rewards = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> gdpo = gt.estimation.apart("gdpo_example", advantage="grpo", rewards=rewards)
+    >>> gt.advantages([[0, 0, 1, 2]], gdpo)[0].round(2).tolist()
+    [-1.0, -1.0, 1.0, 1.0]
+    >>> bandit = gt.Bandit.from_law(range(4), [[[0.4, 0.1, 0.3, 0.2], [0.1, 0.5, 0.1, 0.3]]])
+    >>> problem = gt.Problem(bandit, gt.TabularSoftmax(1, 2), objective=gt.Objective.mean_of(rewards.sum(axis=1)))
+    >>> round(gt.efficiency(problem, problem.theta, gdpo, batch_size=1, group_size=4), 3)
+    0.201
+    """
+    _check_named(name)
+    whole, table = find(advantage, "advantage"), as_real_array("rewards", rewards, 2)
+    factors = np.ones(table.shape[1]) if weights is None else as_real_array("weights", weights, 1)
+    check_shape("weights", factors, (table.shape[1],), "(R,), one for each column of rewards")
+    if whole.advantage.reads & set(PROMPT_FIELDS):
+        raise ValueError(f"advantage must not be an oracle's, who knows values of one reward; got that of {whole.name!r}")
+
+    def kernel(batch, advantages):
+        """A = sum_r weight_r A_r, A_r the advantage by the r-th reward alone: GDPO (arXiv 2601.05242)."""
+        rows = np.clip(batch.rewards, 0.0, len(table) - 1.0).astype(np.int64)
+        # A reward that is no row's number, as with a penalty in it, leaves NaN, which is refused.
+        advantages[:] = np.where(rows == batch.rewards, 0.0, np.nan)
+        for column, factor in zip(table.T, factors, strict=True):
+            own = np.full(rows.shape, np.nan)
+            whole.advantage.kernel(read_only_batch([column[rows], *batch[1:-1]], batch.parameters), own)
+            advantages += factor * own
+
+    kernel.py_func = kernel  # type: ignore[attr-defined]  # it calls what is compiled, and is not compiled itself
+    return replace(whole, name=name, advantage=replace(whole.advantage, name=name, function=kernel), source="")
 
 
 def no_advantage(batch, advantages):

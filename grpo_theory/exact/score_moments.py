@@ -16,7 +16,7 @@ import numpy as np
 
 from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
-from grpo_theory.estimation.parts import no_clip, trajectory_ratio
+from grpo_theory.estimation.parts import no_clip, trajectory_ratio, value_variances
 from grpo_theory.exact.multisets import (
     Classes,
     DistinctPrompts,
@@ -51,6 +51,9 @@ class TokenWeights:
         Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
     drifts : ndarray, shape (K, T, M)
         The slope of a KL term in the loss, with its strength and aggregation, and credits of tokens; 0 if there is neither.
+    errors : ndarray, shape (M, K, E, T)
+        What independent errors of mean 0 and variance 1 weigh at the tokens.  They are drawn for each response: one for the
+        estimated value before each token, or none.
     on_policy : bool
         Whether the current policy has drawn the responses.
 
@@ -68,6 +71,7 @@ class TokenWeights:
     token_probabilities: Array
     gains: Array
     drifts: Array
+    errors: Array
     on_policy: bool
 
     @cached_property
@@ -78,7 +82,7 @@ class TokenWeights:
     @cached_property
     def drifting(self) -> bool:
         """Whether there is anything that advantages do not multiply."""
-        return bool(self.drifts.any())
+        return bool(self.drifts.any() or self.errors.any())
 
     @property
     def n_features(self) -> int:
@@ -172,7 +176,24 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
         # A credit does not depend on the group, as the slope of a KL term does not: it stands beside it in v, weighted as A is.
         own = np.moveaxis(np.where(paths.taken, credits, 0.0), 0, -1)
         drifts += np.where(own > 0.0, gains[:, POSITIVE], gains[:, NEGATIVE]) * own
-    return TokenWeights(paths, current.token_probabilities, gains, drifts, current is behaviour)
+    errors = value_errors(behaviour, estimator, gains)
+    return TokenWeights(paths, current.token_probabilities, gains, drifts, errors, current is behaviour)
+
+
+def value_errors(behaviour: Point, estimator: Estimator, gains: Array) -> Array:
+    """Return what the errors of estimated values weigh at the tokens, `TokenWeights.errors`, for gains (K, 2, T, M)."""
+    own, n_tokens = np.moveaxis(gains[:, POSITIVE], -1, 0), gains.shape[2]
+    if not (continuations := estimator.credit.continuations):
+        return np.empty((*own.shape[:2], 0, n_tokens))
+    if not np.array_equal(gains[:, POSITIVE], gains[:, NEGATIVE]):
+        raise NotEnumerableError(
+            f"estimator {estimator.name!r} must have a clip that does not depend on the sign of a credit, because values that "
+            "are means of continuations make the sign random: take 'two-sided', 'upper only' or 'none'"
+        )
+    # V_t + e_t, Var e_t = Var(Z | prefix)/k, adds e_t (w_{t-1} c_{t-1} - w_t c_t): two differences share an estimate
+    # (docs/derivations.md, section 39).
+    deviations = np.sqrt(value_variances(behaviour) / continuations)
+    return deviations[..., None] * own[:, :, None] * (np.eye(n_tokens, k=-1) - np.eye(n_tokens))
 
 
 def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array | None = None) -> Array:
@@ -334,6 +355,11 @@ def listed_moments(looked: Looked, weights: TokenWeights, products: Array) -> Sc
             for g in range(n_features):
                 by_response = np.einsum("skt,skt->sk", halfway, tokens[:, g])
                 squares[part, :, f, g] = np.einsum("srk,sk->sr", responses[part], by_response)
+        if weights.errors.size:
+            # Errors are independent of all else, so that E||v + e||^2 = E||v||^2 + E||e||^2.
+            errors = weights.errors[prompts[part]]
+            by_response = np.einsum("sket,sktu,skeu->sk", errors, inner, errors, optimize=True)
+            squares[part, :, -1, -1] += np.einsum("srk,sk->sr", responses[part], by_response)
         shares = (classes.leads if level else responses)[part]
         on_edges = weights.paths.add_up(shares[:, :, None, :, None] * tokens[:, None])
         means[part] = weights.paths.centre(on_edges, weights.token_probabilities[prompts[part], None, None])
@@ -348,6 +374,9 @@ def listed_moments(looked: Looked, weights: TokenWeights, products: Array) -> Sc
             for f in range(n_features):
                 for g in range(n_features):
                     total[part] += np.swapaxes(tables[:, f] * by_response[:, f, g, :, None], 1, 2) @ tables[:, g]
+            for error in np.moveaxis(weights.errors[prompts[part]], 2, 0):
+                table = weights.paths.centre(weights.paths.spread(error), weights.token_probabilities[prompts[part], None])
+                total[part] += np.swapaxes(table * by_response[:, -1, -1, :, None], 1, 2) @ table
         return total
 
     return ScoreMoments(*looked, means, squares, matrices, weights.depends_on_sign, weights.drifting)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betainc, gammaln
 
 from grpo_theory.problem.logits import LogitMap, less_mean
 from grpo_theory.problem.policy import KL, Bandit, Policy
-from grpo_theory.validation import Array, Integers, as_count, cached_array, check_room, read_only
+from grpo_theory.validation import Array, Integers, as_count, as_real_array, cached_array, check_room, read_only
 
 OfLaw = Callable[[Array, Array], Array]
 """A function of reward values (L,) and their probabilities (..., L)."""
@@ -127,6 +128,24 @@ class Objective:
             lambda p: 2.0 * np.arcsin(np.sqrt(p)),
             lambda p: (p * (1.0 - p)) ** -0.5,
             lambda p: (p - 0.5) * (p * (1.0 - p)) ** -1.5,
+        )
+
+    @classmethod
+    def mean_of(cls, worth: ArrayLike) -> Self:
+        """Return the mean of what each reward is worth (L,): of several rewards together, see `gt.estimation.apart`.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.Objective.mean_of([0.0, 1.0, 1.0, 2.0])
+        Objective('mean worth')
+        """
+        own = as_real_array("worth", worth, 1)
+        return cls(
+            "mean worth",
+            lambda values, law: law @ own,
+            lambda values, law: np.broadcast_to(own, law.shape),
+            lambda values, law: np.zeros((*law.shape, own.size)),
         )
 
     @classmethod

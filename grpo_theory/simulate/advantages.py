@@ -15,6 +15,7 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
+from grpo_theory.estimation.parts import means_at_tokens, value_variances
 from grpo_theory.exact.multisets import (
     DistinctPrompts,
     TableSizeWarning,
@@ -284,6 +285,28 @@ def weigh_edges(edges, lengths, gains, places, scale, sums, row):
                 else:
                     for j in range(row.shape[1]):
                         row[edge, j] += scale * gains[feature, k, t, places[j]] * sums[feature, k, j]
+
+
+def draw_errors(point: Point, estimator: Estimator, generator: np.random.Generator, batches: Batches, rows: Array) -> None:
+    """Fill in the errors (n, B, T, K, LANES) of values that are the mean of continuations, added up over a group's responses.
+
+    They are in units of their standard deviation, as `exact.TokenWeights` weighs them.
+    """
+    values, paths, continuations = point.bandit.values, point.policy.paths, estimator.credit.continuations
+    if point.kl is not None:
+        raise ValueError(
+            f"problem must have no kl for simulations of estimator {estimator.name!r}, whose continuations draw rewards and no "
+            "penalties: gt.gradient_law has its law"
+        )
+    law = np.stack([means_at_tokens(point, one)[0] for one in np.moveaxis(point.bandit.probabilities, 2, 0)], axis=-1)
+    deviations = np.sqrt(continuations * value_variances(point))
+    drawn = batches.counts.reshape(*batches.counts.shape[:2], paths.n_responses, -1, LANES).sum(axis=3, dtype=np.int64)
+    rows[:] = 0.0
+    for tile, k, t in np.argwhere(np.broadcast_to(paths.taken, (len(drawn), *paths.taken.shape))):
+        prompts, number = batches.prompts[tile], continuations * drawn[tile, :, k]
+        found = generator.multinomial(number, law[prompts, k, t]) @ values - number * (law[prompts, k, t] @ values)
+        deviation = deviations[prompts, k, t]
+        np.divide(found, deviation, out=rows[tile, :, t, k], where=deviation > 0.0)
 
 
 class KernelCall:

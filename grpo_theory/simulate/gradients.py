@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
@@ -19,7 +19,7 @@ from grpo_theory.simulate import advantages, draws
 from grpo_theory.simulate.chains import chain_gradients
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observations import TokenRule, TrueGradient, observe, token_rule, truth_at
-from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
+from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, as_count, as_real_array, check_shape, typed
 
@@ -47,6 +47,8 @@ class Family:
     contrasts : bool
     by_sign : bool
         Whether advantages of either sign weigh differently.
+    draw_errors : callable, optional
+        Fills in the sums of errors of estimated values, T features, which are the last.
     """
 
     estimators: list[Estimator]
@@ -56,13 +58,18 @@ class Family:
     n_rows: int
     contrasts: bool
     by_sign: bool
+    draw_errors: Callable | None = None
 
-    def fill(self, law: draws.OutcomeLaw, batches: draws.Batches, sums: advantages.Sums) -> None:
+    def fill(self, law: draws.OutcomeLaw, batches: draws.Batches, sums: advantages.Sums, generator: np.random.Generator) -> None:
         """Fill in the sums of tiles."""
         if self.contrasts:
             advantages.fill_contrasts(law, self.table, batches, self.n_rows == 2, sums)
             return
         rows = sums.rows.reshape(-1, *sums.rows.shape[3:])
+        if self.draw_errors is not None:
+            n_features = rows.shape[1] - self.rule.edges.shape[1]
+            self.draw_errors(generator, batches, sums.rows[:, :, 0, n_features:])
+            rows = rows[:, :n_features]
         sums.weights[:] = 1.0
         if self.caller is not None:
             ordered = batches.ordered.reshape(len(rows), -1, LANES)
@@ -91,7 +98,8 @@ def families_of(
         else:
             table = advantages.tabulate([estimator], sampler, group_size) if tabulated else None
             caller = None if tabulated else advantages.Caller(estimator, sampler, law)
-            families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign))
+            drawn = partial(advantages.draw_errors, sampler, estimator) if estimator.credit.continuations else None
+            families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, drawn))
     for rule, members in shared.values():
         table = advantages.contrast_table(advantages.tabulate(members, sampler, group_size), group_size)
         centred = bool((np.abs(table.advantages[..., 0]) <= 1e-12).all())  # the advantages of every group add up to 0
@@ -116,7 +124,7 @@ class Workspace:
             rows = np.empty((self.n_tiles, shape[0], one.n_rows, len(one.rule.gains), n_responses, LANES))
             self.sums.append(advantages.Sums(rows, np.empty((self.n_tiles, len(one.estimators), *rows.shape[1:3], LANES))))
 
-    def observations(self, streams: Streams, replications: int) -> Array:
+    def observations(self, streams: Streams, generator: np.random.Generator, replications: int) -> Array:
         """Return the observations of the next replications, shape (E, 4 + J, R)."""
         n_tiles, n_observations = -(-replications // LANES), 4 + len(self.truth.along)
         parts = [np.empty((n_tiles, len(one.estimators), n_observations, LANES)) for one in self.families]
@@ -126,7 +134,7 @@ class Workspace:
             draws.fill_batches(self.law, self.group_size, streams, self.room, batches)
             for family, sums, part in zip(self.families, self.sums, parts, strict=True):
                 own = advantages.Sums(sums.rows[:size], sums.weights[:size])
-                family.fill(self.law, batches, own)
+                family.fill(self.law, batches, own, generator)
                 observe(family.rule, self.truth, batches, self.law.stride, own, part[first : first + size])
         found = np.concatenate(parts, axis=1).transpose(1, 2, 0, 3)
         return found.reshape(*found.shape[:2], -1)[:, :, :replications]
@@ -250,10 +258,11 @@ def simulate_gradients(
 
     def simulate(block: int) -> GradientSimulation:
         workspace = Workspace(law, truth, families, (batch_size, group_size), problem.policy.n_responses)
-        streams, left = block_streams(seed, block), min(size, replications - (block - first_block) * size)
+        streams, generator = block_streams(seed, block), block_generator(seed, block)
+        left = min(size, replications - (block - first_block) * size)
         found = []
         for done in range(0, left, SUMMARY_TILES * LANES):
-            observations = workspace.observations(streams, min(SUMMARY_TILES * LANES, left - done))[order]
+            observations = workspace.observations(streams, generator, min(SUMMARY_TILES * LANES, left - done))[order]
             found.append(GradientSimulation.of(names, observations.swapaxes(1, 2), power))
         return reduce(GradientSimulation.merge, found)
 

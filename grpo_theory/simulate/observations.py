@@ -37,7 +37,7 @@ class TokenRule(NamedTuple):
     sure : bool
         Whether some token is sure.
     gains : ndarray, shape (F, K, T, M or 1)
-        What multiplies each feature; one number for all prompts on policy.
+        What multiplies each feature, the errors of estimated values last; one number for all prompts on policy.
     pool : int
         The groups whose tokens share the weight 1: none, the group alone, or all B of the batch.
     scale : float
@@ -57,7 +57,7 @@ class TokenRule(NamedTuple):
 def token_rule(weights: TokenWeights, pool: str, batch_size: int, group_size: int) -> TokenRule:
     """Return the rule of these token weights."""
     tokens = weights.token_probabilities
-    gains = weights.by_token(np.arange(len(tokens)))
+    gains = np.concatenate([weights.by_token(np.arange(len(tokens))), np.swapaxes(weights.errors, 1, 2)], axis=1)
     alike = bool((gains == gains[:1]).all())
     return TokenRule(
         edges=np.ascontiguousarray(weights.paths.edges),
