@@ -60,8 +60,11 @@ def threshold(level, size, off=0.0):
     """The quantile of every group, as defined and as interpolated, beside the threshold; at G = 16 each K(G - 1) is whole."""
     groups = np.arange(size) >= np.arange(size, -1, -1)[:, None]
     told = easy(groups.mean(axis=1), level + off) * 1.0
-    methods = {"qae/equation 4": "inverted_cdf", "qae/code": "linear"}
-    return {name: (np.quantile(1.0 * groups, level, axis=1, method=method), told) for name, method in methods.items()}
+    defined, interpolated = (
+        np.quantile(1.0 * groups, level, axis=1, method="inverted_cdf"),
+        np.quantile(1.0 * groups, level, axis=1, method="linear"),
+    )
+    return {"qae/equation 4": (defined, told), "qae/code": (interpolated, told)}
 
 
 @check(
