@@ -130,8 +130,8 @@ def _column(values: list) -> pd.Series:
 def _bytes(path: Path) -> bytes:
     """Return the bytes of a file, which Arrow's readers are not given: they read the file themselves.
 
-    A thread of theirs may be the last to let go of bytes of Python's, and if the interpreter ends just then, the process aborts
-    (apache/arrow#34314).
+    A thread of theirs may be the last to let go of bytes of Python's.  If the interpreter ends just then, the process aborts, as
+    apache/arrow#34314 says.
     """
     with pa.input_stream(utf8(path), compression="detect") as stream:
         return bytes(stream.read())
