@@ -44,8 +44,11 @@ def placed(batch, advantages):
 
 def over_the_batch(batch, advantages):
     """Couple groups, and read lengths, score norms and probabilities."""
-    rare = batch.squared_score_norms * (1.0 - np.exp(batch.log_probabilities))
-    advantages[:, :] = (batch.rewards - batch.rewards.mean()) / batch.lengths + 0.1 * rare
+    mean = batch.rewards.mean()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            own = 0.1 * batch.squared_score_norms[b, g] * (1.0 - np.exp(batch.log_probabilities[b, g]))
+            advantages[b, g] = (batch.rewards[b, g] - mean) / batch.lengths[b, g] + own
 
 
 def cubed(batch, advantages):
