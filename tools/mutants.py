@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -56,14 +55,15 @@ def copy_tree(folder: Path) -> Path:
     return folder
 
 
-def run_tests(folder: Path, tests: Iterable[str]) -> int:
-    """Run tests in a copy; returns pytest's status, and that of failure if they do not end."""
+def run_tests(folder: Path, *asked: str, limit: float | None) -> tuple[int, str]:
+    """Run tests in a copy; returns pytest's status, and that of failure if they do not end, and what it said."""
     own = {"NUMBA_CACHE_DIR": str(folder / ".numba"), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *asked]
     try:
-        return subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, timeout=LIMIT).returncode
+        done = subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
-        return FAILED
+        return FAILED, ""
+    return done.returncode, done.stdout
 
 
 def is_seen(mutant: Mutant, folder: Path) -> bool:
@@ -72,7 +72,7 @@ def is_seen(mutant: Mutant, folder: Path) -> bool:
     source = path.read_text(encoding="utf-8")
     path.write_text(mutant.applied(folder), encoding="utf-8")
     try:
-        status = run_tests(folder, mutant.tests)
+        status, _ = run_tests(folder, *mutant.tests, limit=LIMIT)
     finally:
         path.write_text(source, encoding="utf-8")
     if status not in (0, FAILED, 2):  # as where no test has the name
@@ -98,8 +98,10 @@ def main() -> int:
         for number in range(options.workers):
             folders.put(copy_tree(Path(root) / str(number)))
         first = folders.get()
-        if run_tests(first, dict.fromkeys(test for one in chosen for test in one.tests)):
-            print("the tests must pass on the code as it is, and do not", file=sys.stderr)
+        tests = dict.fromkeys(test for one in chosen for test in one.tests)
+        status, said = run_tests(first, *tests, "-n", str(options.workers), "--dist", "loadfile", limit=None)
+        if status:
+            print(f"{said[-4000:]}\nthe tests must pass on the code as it is, and do not", file=sys.stderr)
             return 2
         folders.put(first)
 
