@@ -97,10 +97,12 @@ def mean_of_two(drawn):
     return [*law.items()]
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.6])
 @pytest.mark.parametrize("parts", [{}, {"advantage": "rloo", "ratio": "token"}], ids=["alone", "off policy"])
-def test_the_law_is_that_of_all_continuations(parts):
+def test_the_law_is_that_of_all_continuations(parts, decay):
     """Each value before a token is the mean of two continuations, drawn for each response; all of them are enumerated."""
-    one, old = estimator(gt.estimation.CREDITS["vine"].with_continuations(2), **parts), OLD if parts else PROBLEM.theta
+    credit = gt.estimation.CREDITS["gae"].with_settings(decay).with_continuations(2)
+    one, old = estimator(credit, **parts), OLD if parts else PROBLEM.theta
     scores = weighted_scores(one, PROBLEM.theta, old)[:, :, 0]
     pi, success = PROBLEM.at(old).probabilities[0], PROBLEM.bandit.mean_reward[0]
     assert TREE.paths.tokens == ((0,), (1, 0), (1, 1))
@@ -111,6 +113,7 @@ def test_the_law_is_that_of_all_continuations(parts):
     drawn = []
     for k, z, (first, p), (second, q) in itertools.product(range(3), (0.0, 1.0), start, later):
         credits = np.diff([first, second, success[k]] if k else [first, success[k], success[k]])
+        credits[0] += decay * credits[1]
         drawn.append((pi[k] * (success[k] if z else 1.0 - success[k]) * p * q, z, scores[k].sum(axis=0), credits @ scores[k]))
     mean, second_moment = np.zeros(4), np.zeros((4, 4))
     for (p, z, u, v), (q, y, w, x) in itertools.product(drawn, repeat=2):
@@ -160,6 +163,10 @@ def test_what_cannot_have_credits_says_so(check_refused):
         ),
         (lambda: gt.simulate_gradients(penalised, PROBLEM.theta, estimator("vine"), **run), "must have no kl for simulations"),
         (lambda: gt.estimation.CREDITS["vine"].with_continuations(0), "continuations must be"),
+        (
+            lambda: gt.gradient_law(PROBLEM, None, estimator(gt.estimation.CREDITS["none"].with_continuations(2)), **SIZES),
+            "exact values, as 'values' and 'gae' are",
+        ),
         (lambda: gt.gradient_law(PROBLEM, PROBLEM.theta, estimator(short), **SIZES), r"credit must have shape .*\(M, K, T\)"),
     )
     assert len(gt.mean_path(PROBLEM, PROBLEM.theta, one, gt.Constant(0.5), group_size=2, steps=3).theta) == 4

@@ -501,8 +501,8 @@ class Credit(Part):
     settings : tuple of float
         What the function finds in `settings`.
     continuations : int, default 0
-        If above 0, the function's credits are differences V_{t+1} - V_t of exact values.  In their place each V_t is the mean
-        reward of so many continuations, drawn anew for each response and token.  At a response's end V is its mean reward.
+        If above 0, each V_t of "values" or "gae" is the mean reward of so many continuations, drawn anew for each response and
+        token.  At a response's end V is its mean reward.
 
     Examples
     --------

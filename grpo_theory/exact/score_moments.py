@@ -16,7 +16,7 @@ import numpy as np
 
 from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
-from grpo_theory.estimation.parts import no_clip, trajectory_ratio, value_variances
+from grpo_theory.estimation.parts import advantage_estimation, no_clip, trajectory_ratio, value_variances
 from grpo_theory.exact.multisets import (
     Classes,
     DistinctPrompts,
@@ -190,10 +190,16 @@ def value_errors(behaviour: Point, estimator: Estimator, gains: Array) -> Array:
             f"estimator {estimator.name!r} must have a clip that does not depend on the sign of a credit, because values that "
             "are means of continuations make the sign random: take 'two-sided', 'upper only' or 'none'"
         )
-    # V_t + e_t, Var e_t = Var(Z | prefix)/k, adds e_t (w_{t-1} c_{t-1} - w_t c_t): two differences share an estimate
-    # (docs/derivations.md, section 39).
+    if estimator.credit.function is not advantage_estimation:
+        raise ValueError(
+            f"credit must be of exact values, as 'values' and 'gae' are, to have continuations, got {estimator.credit.name!r}"
+        )
+    # V_s + e_s, Var e_s = Var(Z | prefix)/k: e_s is in the credit of token s with -1, and in that of t < s with
+    # lambda^(s-1-t) (1 - lambda), as two differences share an estimate (docs/derivations.md, section 39).
+    ahead, decay = np.subtract.outer(np.arange(n_tokens), np.arange(n_tokens)), estimator.credit.settings[0]
+    shares = np.where(ahead > 0, (1.0 - decay) * decay ** np.maximum(ahead - 1, 0), -1.0 * (ahead == 0))
     deviations = np.sqrt(value_variances(behaviour) / continuations)
-    return deviations[..., None] * own[:, :, None] * (np.eye(n_tokens, k=-1) - np.eye(n_tokens))
+    return deviations[..., None] * own[:, :, None] * shares
 
 
 def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array | None = None) -> Array:

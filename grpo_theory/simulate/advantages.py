@@ -129,7 +129,7 @@ def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
     low, high = np.moveaxis(table.advantages, -1, 0)
     low, high = np.where(np.isnan(low), high, low), np.where(np.isnan(high), low, high)
     apart, share = high - low, np.arange(group_size + 1) / group_size
-    # A_1 n_k1 + A_0 (n_k - n_k1) = D h_k + A n_k for each response k (docs/derivations.md, section 17).
+    # A_1 n_k1 + A_0 (n_k - n_k1) = D h_k + A n_k for each response k (docs/derivations.md, section 17.1).
     return table._replace(advantages=np.stack([low + share * apart, apart], axis=-1))
 
 

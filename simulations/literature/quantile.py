@@ -1,7 +1,7 @@
 """Quantile advantages (arXiv 2509.22611): the K-quantile of a group in place of its mean, and what it does to the entropy.
 
-With rewards of 0 and 1 the baseline is one of them. In the controls weights lack their root, a threshold is off, the policy is
-uniform, groups are small, rewards have three levels, or the step is twice as long.
+With rewards of 0 and 1 the baseline is one of them. In the controls weights lack their root, a threshold is off, or the policy
+is uniform. In others groups are small, rewards have three levels, or the step is twice as long.
 """
 
 import math
@@ -166,7 +166,7 @@ def change(problem, baseline, logits=False):
     setting="draw {draw}, b = {baseline}",
 )
 def identity(baseline, rng, power=1.0, logits=False):
-    """A step of the policy gradient; in the sound case logits move by pi A, in the broken one the covariance has A for pi A."""
+    """A step of the policy gradient. In the sound case logits move by pi A; in the broken one the covariance has A for pi A."""
     problem, p, rewards = halves(rng)
     printed, centred = (-covariance(p, np.log(p), p**power * (rewards - b)) for b in (baseline, p @ rewards))
     return {
