@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -145,6 +146,28 @@ def test_continuations_add_what_falls_as_one_over_their_number(kind):
     assert abs(found.mse[0] - mse) < 4.9 * found.mse_standard_error[0] < 0.1 * (laws[1].trace - exact.trace)
 
 
+def test_a_penalty_in_the_loss_is_not_in_the_values_too():
+    """Of KL(pi || reference) the gradient is climbed once: by credits of penalised rewards, or by the loss beside others."""
+    problem = gt.Problem(PROBLEM.bandit, TREE, gt.KL(0.3, [[0.2, 0.5, 0.3]]), theta=PROBLEM.theta)
+    loss = gt.gradient_mean(problem, None, estimator("none", advantage="none", kl="k2 in loss"), **SIZES)
+    for credit in ("values", "vine"):
+        inside = gt.gradient_mean(problem, None, estimator(credit), **SIZES)
+        np.testing.assert_allclose(inside, gt.gradient(problem), atol=1e-14)
+        beside = gt.gradient_mean(problem, None, estimator(credit, kl="k2 in loss"), **SIZES)
+        np.testing.assert_allclose(beside, loss + gt.gradient(PROBLEM), atol=1e-14)
+
+
+def test_errors_of_continuations_depend_neither_on_neighbours_nor_on_where_rewards_begin():
+    one, two = (gt.estimation.CREDITS["vine"].with_continuations(k) for k in (1, 4))
+    run = {"batch_size": 2, "group_size": 3, "replications": 5000, "rng": 4}
+    alone = gt.simulate_gradients(PROBLEM, None, estimator(one), **run)
+    beside = gt.simulate_gradients(PROBLEM, None, ["rloo", replace(estimator(two), name="more"), estimator(one)], **run)
+    assert alone.mse[0] == beside.mse[2]
+    far = gt.Problem(gt.Bandit.from_law([1e8, 1e8 + 1.0], PROBLEM.bandit.probabilities), TREE, theta=PROBLEM.theta)
+    traces = [gt.gradient_law(problem, None, estimator(one), **SIZES).trace for problem in (PROBLEM, far)]
+    assert traces[1] == pytest.approx(traces[0], rel=1e-6)
+
+
 def test_what_cannot_have_credits_says_so(check_refused):
     one, chain = estimator("values"), gt.gallery.problem("chain-copy")
     run = {"batch_size": 1, "group_size": 2, "replications": 2, "rng": 0}
@@ -161,8 +184,15 @@ def test_what_cannot_have_credits_says_so(check_refused):
             lambda: gt.gradient_law(PROBLEM, PROBLEM.theta, clipped, **SIZES, behaviour=OLD),
             "clip that does not depend on the sign",
         ),
-        (lambda: gt.simulate_gradients(penalised, PROBLEM.theta, estimator("vine"), **run), "must have no kl for simulations"),
-        (lambda: gt.estimation.CREDITS["vine"].with_continuations(0), "continuations must be"),
+        (
+            lambda: gt.simulate_gradients(penalised, PROBLEM.theta, estimator("vine"), **run),
+            "its KL term in the loss",
+        ),
+        (lambda: gt.estimation.CREDITS["vine"].with_continuations(-1), "continuations must be"),
+        (
+            lambda: gt.gradient_law(penalised, None, estimator("values", kl="k3 in reward"), **SIZES),
+            "'k1 in reward' or in the loss",
+        ),
         (
             lambda: gt.gradient_law(PROBLEM, None, estimator(gt.estimation.CREDITS["none"].with_continuations(2)), **SIZES),
             "exact values, as 'values' and 'gae' are",

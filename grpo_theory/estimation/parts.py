@@ -529,9 +529,12 @@ class Credit(Part):
     settings: tuple[float, ...] = ()
     continuations: int = 0
 
+    def __post_init__(self) -> None:
+        as_count("continuations", self.continuations, 0)
+
     def with_continuations(self, continuations: int) -> "Credit":
-        """Return the same credit with values that are the mean of so many continuations."""
-        return replace(self, continuations=as_count("continuations", continuations))
+        """Return the same credit with values that are the mean of so many continuations, exact ones if it is 0."""
+        return replace(self, continuations=continuations)
 
     def with_settings(self, *settings: float) -> "Credit":
         """Return the same credit with other settings."""
@@ -568,7 +571,8 @@ def means_at_tokens(point: Any, amounts: Array) -> tuple[Array, Array]:
 def value_variances(point: Any) -> Array:
     """Return the variance of the reward given the prefix before each token of each response, shape (M, K, T)."""
     law = point.bandit.probabilities
-    mean, square = ((law * point.rewards.reshape(law.shape) ** power).sum(axis=-1) for power in (1, 2))
+    rewards = point.rewards.reshape(law.shape) - point.value[:, None, None]  # squares of what is far from 0 would cancel
+    mean, square = ((law * rewards**power).sum(axis=-1) for power in (1, 2))
     return np.maximum(means_at_tokens(point, square)[0] - means_at_tokens(point, mean)[0] ** 2, 0.0)
 
 

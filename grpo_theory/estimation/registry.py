@@ -358,7 +358,9 @@ def compose(
 
 
 def apart(name: str, *, advantage: str | Estimator, rewards: ArrayLike, weights: ArrayLike | None = None) -> Estimator:
-    """Make an estimator that normalises several rewards one by one and adds up their advantages; it is not registered.
+    """Make an estimator that normalises several rewards one by one and adds up their advantages.
+
+    It is not registered, and does not travel to other processes: make it there.
 
     What a problem calls the reward is here the number of a row, and the row has the rewards.  `Objective.mean_of` is what
     they are worth together.

@@ -170,7 +170,7 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
             "current policy all but excludes and the reference does not"
         )
     if estimator.credit.name != "none":
-        credits = as_numbers("credit", estimator.credit.function(behaviour, estimator.credit.settings))
+        credits = as_numbers("credit", estimator.credit.function(credited(behaviour, estimator), estimator.credit.settings))
         check_shape("credit", credits, (len(current.token_probabilities), *paths.edges.shape), "(M, K, T)")
         check_finite("credit", credits)
         # A credit does not depend on the group, as the slope of a KL term does not: it stands beside it in v, weighted as A is.
@@ -178,6 +178,18 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
         drifts += np.where(own > 0.0, gains[:, POSITIVE], gains[:, NEGATIVE]) * own
     errors = value_errors(behaviour, estimator, gains)
     return TokenWeights(paths, current.token_probabilities, gains, drifts, errors, current is behaviour)
+
+
+def credited(behaviour: Point, estimator: Estimator) -> Point:
+    """Return the point at which credits are taken: without the penalty where the loss has it, or it would count twice."""
+    if behaviour.kl is None or estimator.kl.name == "k1 in reward":
+        return behaviour
+    if estimator.kl.place == "loss":
+        return replace(behaviour, kl=None, log_reference=None)
+    raise ValueError(
+        f"estimator {estimator.name!r} must have its KL term as 'k1 in reward' or in the loss to have credits, "
+        f"got {estimator.kl.name!r}"
+    )
 
 
 def value_errors(behaviour: Point, estimator: Estimator, gains: Array) -> Array:
@@ -198,7 +210,7 @@ def value_errors(behaviour: Point, estimator: Estimator, gains: Array) -> Array:
     # lambda^(s-1-t) (1 - lambda), as two differences share an estimate (docs/derivations.md, section 39).
     ahead, decay = np.subtract.outer(np.arange(n_tokens), np.arange(n_tokens)), estimator.credit.settings[0]
     shares = np.where(ahead > 0, (1.0 - decay) * decay ** np.maximum(ahead - 1, 0), -1.0 * (ahead == 0))
-    deviations = np.sqrt(value_variances(behaviour) / continuations)
+    deviations = np.sqrt(value_variances(credited(behaviour, estimator)) / continuations)
     return deviations[..., None] * own[:, :, None] * shares
 
 

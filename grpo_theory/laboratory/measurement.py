@@ -656,9 +656,10 @@ def coverage_grid(
     """
     if factors is None and isinstance(designs, Mapping):
         factors, designs = {"design": list(designs)}, designs.__getitem__
-    if not isinstance(factors, Mapping) or not factors or not all(map(len, factors.values())):
-        wanted = "factors must be a mapping of names to levels, at least one, or designs one of names to (problem, experiment)"
-        raise TypeError(f"{wanted}, got {shown(factors)}")
+    levels = factors.values() if isinstance(factors, Mapping) else ()
+    if not levels or not all(isinstance(one, Sequence | np.ndarray) and len(one) for one in levels):
+        wanted = "factors must be a mapping of names to lists of levels, or designs one of names to (problem, experiment)"
+        raise TypeError(f"{wanted}, got {shown(factors)} and {shown(designs)}")
     if not callable(designs):
         raise TypeError(f"designs must be a function of the factors {', '.join(map(repr, factors))}, got {shown(designs)}")
     check_takes("designs", designs, *factors)

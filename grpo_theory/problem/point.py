@@ -12,7 +12,7 @@ from scipy.special import betainc, gammaln
 
 from grpo_theory.problem.logits import LogitMap, less_mean
 from grpo_theory.problem.policy import KL, Bandit, Policy
-from grpo_theory.validation import Array, Integers, as_count, as_real_array, cached_array, check_room, read_only
+from grpo_theory.validation import Array, Integers, as_count, as_real_array, cached_array, check_room, check_shape, read_only
 
 OfLaw = Callable[[Array, Array], Array]
 """A function of reward values (L,) and their probabilities (..., L)."""
@@ -141,9 +141,14 @@ class Objective:
         Objective('mean worth')
         """
         own = as_real_array("worth", worth, 1)
+
+        def value(values: Array, law: Array) -> Array:
+            check_shape("worth", own, values.shape, "(L,), a number for each of the problem's reward values")
+            return law @ own
+
         return cls(
             "mean worth",
-            lambda values, law: law @ own,
+            value,
             lambda values, law: np.broadcast_to(own, law.shape),
             lambda values, law: np.zeros((*law.shape, own.size)),
         )

@@ -295,8 +295,8 @@ def draw_errors(point: Point, estimator: Estimator, generator: np.random.Generat
     values, paths, continuations = point.bandit.values, point.policy.paths, estimator.credit.continuations
     if point.kl is not None:
         raise ValueError(
-            f"problem must have no kl for simulations of estimator {estimator.name!r}, whose continuations draw rewards and no "
-            "penalties: gt.gradient_law has its law"
+            f"estimator {estimator.name!r} must have its KL term in the loss, or the problem no kl, for simulations: "
+            "continuations draw rewards and no penalties; gt.gradient_law has the law"
         )
     law = np.stack([means_at_tokens(point, one)[0] for one in np.moveaxis(point.bandit.probabilities, 2, 0)], axis=-1)
     deviations = np.sqrt(continuations * value_variances(point))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact.score_moments import token_weights
+from grpo_theory.exact.score_moments import credited, token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.simulate import advantages, draws
 from grpo_theory.simulate.chains import chain_gradients
@@ -98,7 +98,9 @@ def families_of(
         else:
             table = advantages.tabulate([estimator], sampler, group_size) if tabulated else None
             caller = None if tabulated else advantages.Caller(estimator, sampler, law)
-            drawn = partial(advantages.draw_errors, sampler, estimator) if estimator.credit.continuations else None
+            drawn = None
+            if estimator.credit.continuations:
+                drawn = partial(advantages.draw_errors, credited(sampler, estimator), estimator)
             families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, drawn))
     for rule, members in shared.values():
         table = advantages.contrast_table(advantages.tabulate(members, sampler, group_size), group_size)
@@ -124,15 +126,15 @@ class Workspace:
             rows = np.empty((self.n_tiles, shape[0], one.n_rows, len(one.rule.gains), n_responses, LANES))
             self.sums.append(advantages.Sums(rows, np.empty((self.n_tiles, len(one.estimators), *rows.shape[1:3], LANES))))
 
-    def observations(self, streams: Streams, generator: np.random.Generator, replications: int) -> Array:
-        """Return the observations of the next replications, shape (E, 4 + J, R)."""
+    def observations(self, streams: Streams, generators: Sequence[np.random.Generator], replications: int) -> Array:
+        """Return the observations of the next replications, shape (E, 4 + J, R), with a generator for each family's errors."""
         n_tiles, n_observations = -(-replications // LANES), 4 + len(self.truth.along)
         parts = [np.empty((n_tiles, len(one.estimators), n_observations, LANES)) for one in self.families]
         for first in range(0, n_tiles, self.n_tiles):
             size = min(self.n_tiles, n_tiles - first)
             batches = draws.Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
             draws.fill_batches(self.law, self.group_size, streams, self.room, batches)
-            for family, sums, part in zip(self.families, self.sums, parts, strict=True):
+            for family, sums, part, generator in zip(self.families, self.sums, parts, generators, strict=True):
                 own = advantages.Sums(sums.rows[:size], sums.weights[:size])
                 family.fill(self.law, batches, own, generator)
                 observe(family.rule, self.truth, batches, self.law.stride, own, part[first : first + size])
@@ -258,11 +260,11 @@ def simulate_gradients(
 
     def simulate(block: int) -> GradientSimulation:
         workspace = Workspace(law, truth, families, (batch_size, group_size), problem.policy.n_responses)
-        streams, generator = block_streams(seed, block), block_generator(seed, block)
+        streams, generators = block_streams(seed, block), [block_generator(seed, block) for _ in families]  # alone or in company
         left = min(size, replications - (block - first_block) * size)
         found = []
         for done in range(0, left, SUMMARY_TILES * LANES):
-            observations = workspace.observations(streams, generator, min(SUMMARY_TILES * LANES, left - done))[order]
+            observations = workspace.observations(streams, generators, min(SUMMARY_TILES * LANES, left - done))[order]
             found.append(GradientSimulation.of(names, observations.swapaxes(1, 2), power))
         return reduce(GradientSimulation.merge, found)
 
