@@ -55,10 +55,18 @@ def test_a_row_is_of_the_statements_of_its_number(title, name, word, instead):
 
 
 def test_of_several_parts_the_one_with_the_verdict_is_shown():
-    (row,) = [row for row in ROWS.values() if row.id == "dr-grpo/leave-one-out"]
-    assert row.parts[0] == "with the group's mean as baseline, own reward included, the mean update is the gradient grad J"
-    assert row.parts[1].startswith("G/(G - 1) times the advantage")
-    assert row.brief == f"{row.parts[0]} (of 5)"
+    (row,) = [row for row in ROWS.values() if row.id == "pkpo/variance"]
+    assert row.parts[0].startswith("with the baseline of equation 33 the covariance has a trace")
+    assert row.brief == f"{row.parts[0]} (of 3)"
+
+
+def test_what_is_printed_elsewhere_in_a_paper_has_a_row_and_a_verdict_of_its_own():
+    """A verdict is of what its place says: Appendix A of Dr. GRPO holds, what section 3.2 draws from it does not."""
+    found = {row.number: row for row in ROWS.values() if row.paper == "2503.20783"}
+    assert found["Appendix A"].verdict == "confirmed"
+    refuted = found["Section 3.2 and Appendix A"]
+    assert refuted.verdict == "refuted"
+    assert refuted.parts == ("with the group's mean as baseline, own reward included, the mean update is the gradient grad J",)
 
 
 def test_one_refuted_setting_of_one_printed_part_refutes():

@@ -37,9 +37,15 @@ NAMED = re.compile(r"(.*?\d{4}\)?)(?:, (.*))?")
 """A source that is not at arXiv: name and year, and the place there."""
 POINT = re.compile(r"CI/(?P<interval>\w+)")
 
+CONFIRMED = re.compile(r"^(\|[^|]*\|confirmed\|(?:\S+ ){14}\S+)(?: (?:[^|\\]|\\.)*)\|")
+"""A row of a confirmed statement of more than fifteen words."""
+
 
 def theorem_table(verdicts: pd.DataFrame) -> str:
-    """Return a row for each statement that a paper prints, below the paper's name; papers with few rows come last."""
+    """Return a row for each statement that a paper prints, below the paper's name.
+
+    Papers with few rows come last, and what they state is cut short where it is confirmed.
+    """
     papers: dict[str, list[str]] = {}
     for row in printed(collection(), verdicts, PAPERS):
         source, name, number = row.paper, f"[{row.name or row.paper}]({row.link})", row.number
@@ -60,7 +66,7 @@ def theorem_table(verdicts: pd.DataFrame) -> str:
     lines += ["## Other papers", "", HEAD]
     for name, rows in papers.items():
         if len(rows) < FEW:
-            lines += [f"|**{name}**||||||", *rows]
+            lines += [f"|**{name}**||||||", *(CONFIRMED.sub(r"\1 ...|", row) for row in rows)]
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,8 @@ from grpo_theory.page.style import AUTHORS
 from grpo_theory.page.wording import setting_name, verdict
 
 NUMBER = re.compile(r"\b(Theorem|Lemma|Proposition|Corollary|Assumption|Property|Fig\.) \d+(\.\d+)*(\([a-z]\))?")
+CODE = re.compile(r"[A-Z]+\d+(?=/|$)")
+"""What we call statements that the three papers print without a number."""
 LIMITS = ("upper bound", "ordering")
 """The kinds of statements of which the prediction is a limit from above."""
 
@@ -141,9 +143,10 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
 
 
 def place_of(statement: Statement) -> tuple[str, str]:
-    """Return paper and number of a statement, or paper and head of the id if it has no number."""
-    paper, number = ARXIV.search(statement.source), NUMBER.search(statement.source)
-    return paper[1] if paper else statement.source, number[0] if number else statement.id.partition("/")[0]
+    """Return paper and number of a statement; without a number the code that its id begins with, as T6, or where it is printed."""
+    paper, number, code = ARXIV.search(statement.source), NUMBER.search(statement.source), CODE.match(statement.id)
+    place = number or code
+    return paper[1] if paper else statement.source, place[0] if place else statement.source
 
 
 def searched(*parts: str) -> str:
