@@ -143,7 +143,7 @@ def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, 
 
 
 def place_of(statement: Statement) -> tuple[str, str]:
-    """Return paper and number of a statement; without a number the code that its id begins with, as T6, or where it is printed."""
+    """Return paper and number of a statement; without one the code that its id begins with, as T6, or where it is printed."""
     paper, number, code = ARXIV.search(statement.source), NUMBER.search(statement.source), CODE.match(statement.id)
     place = number or code
     return paper[1] if paper else statement.source, place[0] if place else statement.source
