@@ -22,7 +22,7 @@ from runs_by_hand import (
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
-from grpo_theory.simulate import BLOCK_RUNS
+from grpo_theory.simulate import BLOCK_RUNS, policies
 from grpo_theory.simulate.policies import logit_rule
 from grpo_theory.simulate.rollouts import draw_outcomes, make_policy_room, make_room, world_of
 from grpo_theory.simulate.streams import LANES
@@ -131,6 +131,19 @@ def test_checkpoints_are_those_of_the_iterates_and_of_their_averages():
 
 
 # ---- longer runs, on the same uniforms
+
+
+def test_logits_made_by_prompt_and_for_all_prompts_first_give_the_same_runs(monkeypatch):
+    """Which is made depends on how many prompts there are for each group."""
+    rng = np.random.default_rng(3)
+    policy = gt.LinearSoftmax(rng.normal(size=(9, 3, 2)))
+    problem, how = gt.Problem(gt.Bandit(rng.uniform(size=(9, 3))), policy), {"batch_size": 2, "group_size": 3, "steps": 8}
+    runs = []
+    for few in (0, 100):
+        monkeypatch.setattr(policies, "FEW_PROMPTS", few)
+        runs.append(gt.simulate_training(problem, [0.3, -0.2], "rloo", gt.Constant(0.3), **how, replications=5, rng=1).theta)
+    np.testing.assert_allclose(*runs, rtol=1e-11)
+
 
 LONG = [
     *((name, {}, {"batch_size": 2}) for name in NAMED),
