@@ -169,14 +169,15 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
             f"The response is sampled with probability {behaviour.probabilities[prompt, response]:.3g}, and has a token that the "
             "current policy all but excludes and the reference does not"
         )
+    point = behaviour if estimator.credit.name == "none" else credited(behaviour, estimator)
     if estimator.credit.name != "none":
-        credits = as_numbers("credit", estimator.credit.function(credited(behaviour, estimator), estimator.credit.settings))
+        credits = as_numbers("credit", estimator.credit.function(point, estimator.credit.settings))
         check_shape("credit", credits, (len(current.token_probabilities), *paths.edges.shape), "(M, K, T)")
         check_finite("credit", credits)
         # A credit does not depend on the group, as the slope of a KL term does not: it stands beside it in v, weighted as A is.
         own = np.moveaxis(np.where(paths.taken, credits, 0.0), 0, -1)
         drifts += np.where(own > 0.0, gains[:, POSITIVE], gains[:, NEGATIVE]) * own
-    errors = value_errors(behaviour, estimator, gains)
+    errors = value_errors(point, estimator, gains)
     return TokenWeights(paths, current.token_probabilities, gains, drifts, errors, current is behaviour)
 
 
@@ -192,7 +193,7 @@ def credited(behaviour: Point, estimator: Estimator) -> Point:
     )
 
 
-def value_errors(behaviour: Point, estimator: Estimator, gains: Array) -> Array:
+def value_errors(point: Point, estimator: Estimator, gains: Array) -> Array:
     """Return what the errors of estimated values weigh at the tokens, `TokenWeights.errors`, for gains (K, 2, T, M)."""
     own, n_tokens = np.moveaxis(gains[:, POSITIVE], -1, 0), gains.shape[2]
     if not (continuations := estimator.credit.continuations):
@@ -210,7 +211,7 @@ def value_errors(behaviour: Point, estimator: Estimator, gains: Array) -> Array:
     # lambda^(s-1-t) (1 - lambda), as two differences share an estimate (docs/derivations.md, section 39).
     ahead, decay = np.subtract.outer(np.arange(n_tokens), np.arange(n_tokens)), estimator.credit.settings[0]
     shares = np.where(ahead > 0, (1.0 - decay) * decay ** np.maximum(ahead - 1, 0), -1.0 * (ahead == 0))
-    deviations = np.sqrt(value_variances(credited(behaviour, estimator)) / continuations)
+    deviations = np.sqrt(value_variances(point) / continuations)
     return deviations[..., None] * own[:, :, None] * shares
 
 

@@ -7,7 +7,7 @@ order drawn.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -287,8 +287,8 @@ def weigh_edges(edges, lengths, gains, places, scale, sums, row):
                         row[edge, j] += scale * gains[feature, k, t, places[j]] * sums[feature, k, j]
 
 
-def draw_errors(point: Point, estimator: Estimator, generator: np.random.Generator, batches: Batches, rows: Array) -> None:
-    """Fill in the errors (n, B, T, K, LANES) of values that are the mean of continuations, added up over a group's responses.
+def error_drawer(point: Point, estimator: Estimator) -> Callable[[np.random.Generator, Batches, Array], None]:
+    """Return what fills in the errors (n, B, T, K, LANES) of values that are the mean of continuations, added up over a group.
 
     They are in units of their standard deviation, as `exact.TokenWeights` weighs them.
     """
@@ -300,13 +300,17 @@ def draw_errors(point: Point, estimator: Estimator, generator: np.random.Generat
         )
     law = np.stack([means_at_tokens(point, one)[0] for one in np.moveaxis(point.bandit.probabilities, 2, 0)], axis=-1)
     deviations = np.sqrt(continuations * value_variances(point))
-    drawn = batches.counts.reshape(*batches.counts.shape[:2], paths.n_responses, -1, LANES).sum(axis=3, dtype=np.int64)
-    rows[:] = 0.0
-    for tile, k, t in np.argwhere(np.broadcast_to(paths.taken, (len(drawn), *paths.taken.shape))):
-        prompts, number = batches.prompts[tile], continuations * drawn[tile, :, k]
-        found = generator.multinomial(number, law[prompts, k, t]) @ values - number * (law[prompts, k, t] @ values)
-        deviation = deviations[prompts, k, t]
-        np.divide(found, deviation, out=rows[tile, :, t, k], where=deviation > 0.0)
+
+    def draw(generator: np.random.Generator, batches: Batches, rows: Array) -> None:
+        drawn = batches.counts.reshape(*batches.counts.shape[:2], paths.n_responses, -1, LANES).sum(axis=3, dtype=np.int64)
+        rows[:] = 0.0
+        for tile, k, t in np.argwhere(np.broadcast_to(paths.taken, (len(drawn), *paths.taken.shape))):
+            prompts, number = batches.prompts[tile], continuations * drawn[tile, :, k]
+            found = generator.multinomial(number, law[prompts, k, t]) @ values - number * (law[prompts, k, t] @ values)
+            deviation = deviations[prompts, k, t]
+            np.divide(found, deviation, out=rows[tile, :, t, k], where=deviation > 0.0)
+
+    return draw
 
 
 class KernelCall:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -98,9 +98,7 @@ def families_of(
         else:
             table = advantages.tabulate([estimator], sampler, group_size) if tabulated else None
             caller = None if tabulated else advantages.Caller(estimator, sampler, law)
-            drawn = None
-            if estimator.credit.continuations:
-                drawn = partial(advantages.draw_errors, credited(sampler, estimator), estimator)
+            drawn = advantages.error_drawer(credited(sampler, estimator), estimator) if estimator.credit.continuations else None
             families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, drawn))
     for rule, members in shared.values():
         table = advantages.contrast_table(advantages.tabulate(members, sampler, group_size), group_size)
