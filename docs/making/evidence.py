@@ -7,7 +7,7 @@ import pandas as pd
 from docs.making.derivations import proofs_of
 from docs.making.places import DOCS
 from grpo_theory.page.digest import cell, number
-from grpo_theory.page.printed import printed
+from grpo_theory.page.printed import CODE, Printed, printed
 from simulations.collection import collection
 from simulations.sources import PAPERS
 
@@ -29,16 +29,13 @@ SHOWN += ("last_iterate", "gap_limit", "learned_value", "random_scaling", "paire
 FEW = 8
 """With fewer statements a paper has no heading of its own."""
 HEAD = "|number|verdict|statement|what holds instead|proof|study|\n|---|---|---|---|---|---|"
-CODED = re.compile(r"[A-Z]\d+\b")
-"""An id that names a statement by itself; others repeat paper and number."""
 FIRST = re.compile(r"; |\. (?=[A-Z])")
 """Behind the first of several corrections, or its first sentence."""
 NAMED = re.compile(r"(.*?\d{4}\)?)(?:, (.*))?")
 """A source that is not at arXiv: name and year, and the place there."""
+WORDS = 15
+"""What is kept of a confirmed statement of a paper without a heading."""
 POINT = re.compile(r"CI/(?P<interval>\w+)")
-
-CONFIRMED = re.compile(r"^(\|[^|]*\|confirmed\|(?:\S+ ){14}\S+)(?: (?:[^|\\]|\\.)*)\|")
-"""A row of a confirmed statement of more than fifteen words."""
 
 
 def theorem_table(verdicts: pd.DataFrame) -> str:
@@ -46,28 +43,37 @@ def theorem_table(verdicts: pd.DataFrame) -> str:
 
     Papers with few rows come last, and what they state is cut short where it is confirmed.
     """
-    papers: dict[str, list[str]] = {}
+    papers: dict[str, list[Printed]] = {}
     for row in printed(collection(), verdicts, PAPERS):
-        source, name, number = row.paper, f"[{row.name or row.paper}]({row.link})", row.number
-        if not row.link:
-            found = NAMED.fullmatch(source)
-            name, number = (found[1], found[2] or "") if found else (source, "")
-        code = row.id.partition("/")[0] if CODED.match(row.id) else ""
-        place = f"{number} ({code})" if number and code else number or code or row.id.partition("/")[2]
-        word = f"**{row.verdict}**" if row.verdict == "refuted" else row.verdict
-        proofs = [f"[{one.number}]({one.page})" for one in proofs_of(row.id.partition("/")[0], row.sources)]
-        studies, instead = ", ".join(f"`{one}`" for one in row.studies), FIRST.split(row.instead, maxsplit=1)[0]
-        cells = (place, word, cell(row.brief), cell(instead), ", ".join(proofs), studies)
-        papers.setdefault(name, []).append(f"|{'|'.join(cells)}|")
+        papers.setdefault(_paper_and_number(row)[0], []).append(row)
     lines = []
     for name, rows in papers.items():
         if len(rows) >= FEW:
-            lines += [f"## {name}", "", HEAD, *rows, ""]
+            lines += [f"## {name}", "", HEAD, *map(_theorem_row, rows), ""]
     lines += ["## Other papers", "", HEAD]
     for name, rows in papers.items():
         if len(rows) < FEW:
-            lines += [f"|**{name}**||||||", *(CONFIRMED.sub(r"\1 ...|", row) for row in rows)]
+            lines += [f"|**{name}**||||||", *(_theorem_row(row, WORDS if row.verdict == "confirmed" else None) for row in rows)]
     return "\n".join(lines) + "\n"
+
+
+def _paper_and_number(row: Printed) -> tuple[str, str]:
+    """Return what a paper is called, with its address if it has one, and where in it a statement stands."""
+    if row.link:
+        return f"[{row.name or row.paper}]({row.link})", row.number
+    found = NAMED.fullmatch(row.paper)
+    return (found[1], found[2] or "") if found else (row.paper, "")
+
+
+def _theorem_row(row: Printed, most: int | None = None) -> str:
+    """Return a row of the table, with so many words of what is stated."""
+    number, code, words = _paper_and_number(row)[1], CODE.match(row.id), row.brief.split()
+    place = f"{number} ({code[0]})" if number and code else number or (code[0] if code else row.id.partition("/")[2])
+    stated = row.brief if most is None or len(words) <= most else " ".join([*words[:most], "..."])
+    proofs = [f"[{one.number}]({one.page})" for one in proofs_of(row.id.partition("/")[0], row.sources)]
+    studies, instead = ", ".join(f"`{one}`" for one in row.studies), FIRST.split(row.instead, maxsplit=1)[0]
+    word = f"**{row.verdict}**" if row.verdict == "refuted" else row.verdict
+    return f"|{'|'.join((place, word, cell(stated), cell(instead), ', '.join(proofs), studies))}|"
 
 
 def coverage_table(coverage: pd.DataFrame) -> str:
