@@ -8,14 +8,13 @@ from scipy.special import expit, logit
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import over
+from simulations.literature.drawn import DIVIDED, over
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 EPSILON = 1e-4
 RIGHT = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
 CASES = over(draw=range(3), beta=(2.0, 5.0))
-DIVIDED = gt.estimators()["grpo"].with_parameters(epsilon=0.0)
 
 
 def after(p, p_ref, beta, divided=True, epsilon=EPSILON):

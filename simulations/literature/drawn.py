@@ -13,6 +13,8 @@ KINDS = (TABLE, FEATURES, TREE, UNEVEN, SHARED)
 POLICIES = ("tabular", "linear", TREE)
 """Four responses a prompt in problems of several prompts, apart from trees."""
 BINARY, GRADED = (0.0, 1.0), (0.0, 0.3, 1.0)
+DIVIDED = gt.estimators()["grpo"].with_parameters(epsilon=0.0)
+"""GRPO without the small number beside the deviation."""
 
 
 def over(**values):

@@ -12,7 +12,7 @@ from scipy.special import betainc
 import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.kernels import unregistered
-from simulations.literature.drawn import POLICIES, climbing, expected_update, over, truncated, worked, world
+from simulations.literature.drawn import DIVIDED, POLICIES, climbing, expected_update, over, truncated, worked, world
 from simulations.statements import stated
 
 GROUP = 5
@@ -86,8 +86,8 @@ def coefficients(size, k, less=0):
 )
 def around(which, size, name=None):
     """The work around the triangle of sure laws, beside what two rewards gain from p = 0 to 1."""
-    divided, gained = gt.estimators()["grpo"].with_parameters(epsilon=0.0), np.pi
+    gained = np.pi
     if size < math.inf:
-        climbed = gt.exact.climbed(divided, [0.0, 1.0], group_size=size)
+        climbed = gt.exact.climbed(DIVIDED, [0.0, 1.0], group_size=size)
         gained = float(np.diff(climbed.value(np.array([0.0, 1.0]), np.eye(2)))[0])
-    return worked(name or divided, TRIPLES[which], size), gained
+    return worked(name or DIVIDED, TRIPLES[which], size), gained

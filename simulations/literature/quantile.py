@@ -11,12 +11,24 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.kernels import kernel_at, unregistered
-from simulations.literature.drawn import BINARY, FEATURES, GRADED, POLICIES, SHARED, TABLE, TREE, climbing, drawn, over, world
+from simulations.literature.drawn import (
+    BINARY,
+    DIVIDED,
+    FEATURES,
+    GRADED,
+    POLICIES,
+    SHARED,
+    TABLE,
+    TREE,
+    climbing,
+    drawn,
+    over,
+    world,
+)
 from simulations.literature.entropy_mechanism import covariance
 from simulations.sequence.parts import of_length
 from simulations.statements import stated
 
-MEAN = gt.estimators()["grpo"].with_parameters(epsilon=0.0)
 FAILURE = gt.Objective.of_success("log failure", lambda p: np.log(1.0 - p), lambda p: -1.0 / (1.0 - p))
 ENTROPY = gt.Observable.entropy()
 
@@ -126,7 +138,7 @@ def along(policy, level, rng, values=BINARY):
 def same(policy, level, rng, size=math.inf):
     """The mean update over three prompts, beside that of GRPO; both in groups of eight in the broken case."""
     problem = world(policy, rng, prompts=3)
-    return update(problem, estimator(level, size), size), update(problem, MEAN, size)
+    return update(problem, estimator(level, size), size), update(problem, DIVIDED, size)
 
 
 @check(
@@ -215,6 +227,6 @@ def regimes(level, size, rng, rarest=True, longer=1.0):
     for regime, rates in {"hard": marked, "easy": 1.0 - marked}.items():
         problem = gt.Problem(gt.Bandit(rates), gt.TabularSoftmax(1, 6), theta=theta)
         slope = gt.observe(problem, None, ENTROPY).gradient
-        sides = longer * slope @ update(problem, estimator(level, size), size), slope @ update(problem, MEAN, size)
+        sides = longer * slope @ update(problem, estimator(level, size), size), slope @ update(problem, DIVIDED, size)
         found[f"qae/proposition 4.2, {regime}"] = sides if regime == "hard" else sides[::-1]
     return found
