@@ -583,10 +583,6 @@ class CoverageGrid(pd.DataFrame):
         return f"{pd.DataFrame(columns, names[:LINES]).to_string()}\n(errors of coverage at most {error:.2g}{more})"
 
 
-def _is_filled(levels: Any) -> bool:
-    return isinstance(levels, Sequence | np.ndarray) and len(levels) > 0
-
-
 def coverage_grid(
     functions: Mapping[str, IntervalFunction],
     designs: Mapping[str, tuple[Any, Experiment]] | Callable[..., tuple[Any, Experiment]],
@@ -660,7 +656,11 @@ def coverage_grid(
     """
     if factors is None and isinstance(designs, Mapping):
         factors, designs = {"design": list(designs)}, designs.__getitem__
-    if not isinstance(factors, Mapping) or not factors or not all(map(_is_filled, factors.values())):
+    if (
+        not isinstance(factors, Mapping)
+        or not factors
+        or not all(isinstance(one, Sequence | np.ndarray) and len(one) for one in factors.values())
+    ):
         wanted = "factors must be a mapping of names to lists of levels, or designs one of names to (problem, experiment)"
         raise TypeError(f"{wanted}, got {shown(factors)} and {shown(designs)}")
     if not callable(designs):
