@@ -358,9 +358,9 @@ class RaggedRollouts(Groups):
                 f"gram must have no eigenvalue below 0, got {values[0]:.3g} beside the largest, {values[-1]:.3g}: "
                 "no gradients have these inner products"
             )
-        kept = values > 0.0
-        kept[-1] = True
-        return cls(prompts, given, vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0)))  # type: ignore[arg-type]
+        positive = values > 0.0
+        positive[-1] = True
+        return cls(prompts, given, vectors[:, positive] * np.sqrt(np.maximum(values[positive], 0.0)))  # type: ignore[arg-type]
 
     @cached_array
     def sizes(self) -> Integers:
@@ -374,10 +374,10 @@ class RaggedRollouts(Groups):
 
     def at_least(self, responses: int) -> RaggedRollouts:
         """Return the prompts with at least so many responses; the difference in `batch_size` is how many were left out."""
-        kept = self.sizes >= as_count("responses", responses)
-        if not kept.any():
+        enough = self.sizes >= as_count("responses", responses)
+        if not enough.any():
             raise ValueError(f"responses must be at most {self.sizes.max()}, the size of the largest group, got {responses}")
-        rows = kept[self.index]
+        rows = enough[self.index]
         scores = None if self.scores is None else self.scores[rows]
         return self.from_index(self.prompts, self.index[rows], self.rewards[rows], scores)
 
