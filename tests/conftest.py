@@ -61,9 +61,9 @@ def one_line(capsys):
     return run
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    """A copy of the registry: what a test registers is forgotten after it."""
+    """A copy of the registry: what a test registers is forgotten after it, whichever test the same process runs next."""
     copy = dict(registry_module._REGISTRY)
     monkeypatch.setattr(registry_module, "_REGISTRY", copy)
     return copy
