@@ -215,7 +215,7 @@ def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
     training = training_of(problem, gt.estimators()["rloo"], np.ones(1), (8, 8), gt.SGD(), allocation=rule)
     runs = training.start(np.random.SeedSequence(3), 0, np.tile(theta, (32, 1)))
     draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
-    fill_policy(training.world, runs.state.theta, runs.room.prompts, 32, runs.room, runs.policy)
+    fill_policy(training.world.logits, runs.state.theta, runs.room.prompts, 32, runs.room.scratch, runs.policy)
     costs = rule.costs(gt.allocation_law(problem, theta, low=2, high=40).known)
     runs.share_out()
     for prompts, sizes in zip(runs.room.prompts.T[:32], runs.looks.T[:32], strict=True):

@@ -223,13 +223,11 @@ def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array | None = None
     """
     shares, on_policy = estimator.aggregation.shares(paths.lengths), log_ratios is None
     gains = np.zeros((paths.n_responses, 2, paths.horizon, 1 if log_ratios is None else log_ratios.shape[1]))
-    for length in np.unique(paths.lengths).tolist():
-        alike, along = np.flatnonzero(paths.lengths == length), np.zeros((length, 1))
-        if log_ratios is not None:
-            along = np.ascontiguousarray(log_ratios[paths.edges[alike, :length].T]).reshape(length, -1)
+    for alike, edges in paths.by_length:
+        along = np.zeros((len(edges), 1)) if log_ratios is None else log_ratios[edges].reshape(len(edges), -1)
         # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
-        weights = gains_of_response(estimator, along, compiled=not on_policy).reshape(2, length, -1, gains.shape[-1])
-        gains[alike, :, :length] = np.moveaxis(weights * shares[alike, None], 2, 0)
+        weights = gains_of_response(estimator, along, compiled=not on_policy).reshape(2, len(edges), -1, gains.shape[-1])
+        gains[alike, :, : len(edges)] = (weights * shares[alike, None]).transpose(2, 0, 1, 3)
     return gains
 
 

@@ -102,6 +102,12 @@ class Paths:
         rows = (self.edges[k, : self.lengths[k]] % self.vocabulary_size for k in range(self.n_responses))
         return tuple(tuple(int(token) for token in row) for row in rows)
 
+    @cached_property
+    def by_length(self) -> tuple[tuple[Integers, Integers], ...]:
+        """Of each length the responses that have it, shape (K',), and their edges, token by token, shape (length, K')."""
+        alike = [np.flatnonzero(self.lengths == length) for length in np.unique(self.lengths)]
+        return tuple((rows, np.ascontiguousarray(self.edges[rows, : self.lengths[rows[0]]].T)) for rows in alike)
+
     @cached_array
     def incidence(self) -> Array:
         """Which edges each response takes: 1 or 0, shape (K, D)."""

@@ -298,7 +298,9 @@ class Runs:
             self._now = rollouts.make_policy_room((sizes.n_updated, lanes), world.logits, policy.n_logits, wants_logs=True)
         self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, lanes))
         self._logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
-        self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
+        self._ball, optimiser = np.empty(0) if training.ball is None else training.ball.as_array(policy), training.optimiser
+        moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
+        self._moves = moves if type(optimiser) in (SGD, Adam) else None
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
         self._places = np.arange(sizes.n_updated * lanes).reshape(-1, lanes)
         self.record = NO_RECORD
@@ -327,18 +329,16 @@ class Runs:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
         # Updates follow each other in compiled code where nothing is called, and who draws is updated.
-        summed, known = training.table is not None or training.affine is not None, type(training.optimiser) in (SGD, Adam)
-        if summed and known and not (self.one_by_one or sizes.moves or training.drift or training.pool):
+        summed = training.table is not None or training.affine is not None
+        if summed and self._moves and not (self.one_by_one or sizes.moves or training.drift or training.pool):
             rule = rollouts.Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
-            adaptive = isinstance(training.optimiser, Adam)
-            moves = rollouts.Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
             lanes = rollouts.Lanes(self.n, self._period, self.streams)
             work = rollouts.Work(self.room, self.policy, self.sums, self._logit_gradients, self.record)
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size))
             while self.count < count:
                 check_wanted()
                 stop = min(count, self.count + at_once)
-                rollouts.train(training.world, sizes.group_size, rule, moves, (self.count, stop), lanes, work, self.state)
+                rollouts.train(training.world, sizes.group_size, rule, self._moves, (self.count, stop), lanes, work, self.state)
                 self.count = stop
         while self.count < count:
             check_wanted()
@@ -352,7 +352,7 @@ class Runs:
             self._past.append(self.state.theta.copy())
             sampler = self._past.pop(0)
         rollouts.draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
-        rollouts.fill_policy(world, sampler, self.room.prompts, self.n, self.room, self.policy)
+        rollouts.fill_policy(world.logits, sampler, self.room.prompts, self.n, self.room.scratch, self.policy)
         if self.one_by_one:
             self.share_out()
         rollouts.draw_outcomes(world, sizes.group_size, self.room, self.policy)
@@ -381,7 +381,7 @@ class Runs:
         training, sizes, world, logit_gradients = self.training, self.training.sizes, self.training.world, self._logit_gradients
         logits, own = world.logits, slice(first, first + sizes.n_updated)
         if sizes.moves:
-            rollouts.fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
+            rollouts.fill_policy(logits, self.state.theta, self.room.prompts[own], self.n, self.room.scratch, self._now)
         gains = training.gains
         if sizes.moves and not training.estimator.ratio.constant:
             log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
@@ -402,14 +402,17 @@ class Runs:
 
     def _step(self, first: int) -> None:
         """Move along the logit gradients."""
-        training, state, room = self.training, self.state, self.room
+        training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
         step_size, self.count = training.step_sizes[self.count], self.count + 1
         prompts = room.prompts[first : first + len(self._logit_gradients)]
-        add_gradient(training.world.logits, state.theta, prompts, self.n, self._logit_gradients, room.scratch, state.gradient)
+        if self._moves:
+            rollouts.climb(logits, prompts, self._moves, (self.n, self.count), self._logit_gradients, room.scratch, state)
+            return
+        add_gradient(logits, state.theta, prompts, self.n, self._logit_gradients, room.scratch, state.gradient)
         remember(state)
         # A move of a user's own sees columns of runs, however they are kept.
-        arrays, turned = (state.theta, state.gradient, state.moments), self._alone and type(training.optimiser) not in (SGD, Adam)
-        columns = [array.swapaxes(-1, -2) if turned else array for array in arrays]
+        arrays = state.theta, state.gradient, state.moments
+        columns = [array.swapaxes(-1, -2) if self._alone else array for array in arrays]
         compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)
         stretch(state, self._alone)
         follow(state, self._ball, self._alone, self.count, room.scratch.rows[3, : len(state.farthest)])

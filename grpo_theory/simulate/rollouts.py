@@ -136,10 +136,12 @@ def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int
     )
 
 
-def fill_policy(world: World, theta: Array, prompts: Integers, n: int, room: Room, policy: PolicyRoom) -> None:
+@kernel
+def fill_policy(logits, theta, prompts, n, scratch, policy):
     """Fill in logits and probabilities of the runs' policies at prompts (B, LANES)."""
-    fill_logits(world.logits, theta, prompts, n, room.scratch, policy.logits)
-    fill_probabilities(world.logits, policy.logits, room.scratch, policy.tokens, policy.log_tokens, policy.pi)
+    # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
+    fill_logits(logits, theta, prompts, n, scratch, policy.logits)
+    fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
 
 
 @kernel
@@ -289,15 +291,29 @@ class Work(NamedTuple):
 
 
 @kernel
+def climb(logits, prompts, moves, span, logit_gradients, scratch, state):
+    """Move the n runs along logit gradients (B', D, LANES) at prompts (B', LANES): update number `count` of (n, count)."""
+    n, count = span
+    add_gradient(logits, state.theta, prompts, n, logit_gradients, scratch, state.gradient)
+    # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
+    remember(state)
+    step_size = moves.step_sizes[count - 1]
+    if moves.adaptive:
+        ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
+    else:
+        ascend(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
+    stretch(state, moves.alone)
+    follow(state, moves.ball, moves.alone, count, scratch.rows[3, : state.farthest.shape[0]])
+
+
+@kernel
 def train(world, group_size, rule, moves, span, lanes, work, state):
     """Make the updates of a span: each draws a rollout from the policy that it updates; advantages are tabulated or affine."""
     logits, room, policy, logit_gradients = world.logits, work.room, work.policy, work.logit_gradients
     batch_size, scratch, one_size = room.prompts.shape[0], room.scratch, np.zeros_like(room.prompts)
     for count in range(span[0] + 1, span[1] + 1):
         draw_prompts(world, group_size, lanes.streams, lanes.period, room)
-        # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
-        fill_logits(logits, state.theta, room.prompts, lanes.n, scratch, policy.logits)
-        fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
+        fill_policy(logits, state.theta, room.prompts, lanes.n, scratch, policy)
         # C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
         draw_outcomes(world, group_size, room, policy)
         if work.record.hessian.shape[0] > 0:
@@ -310,13 +326,4 @@ def train(world, group_size, rule, moves, span, lanes, work, state):
         # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
         add_weights(logits, 0, work.sums, rule.gains, one_size, logit_gradients)
         centre_edges(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], logit_gradients)
-        add_gradient(logits, state.theta, room.prompts, lanes.n, logit_gradients, scratch, state.gradient)
-        # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
-        remember(state)
-        step_size = moves.step_sizes[count - 1]
-        if moves.adaptive:
-            ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
-        else:
-            ascend(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
-        stretch(state, moves.alone)
-        follow(state, moves.ball, moves.alone, count, scratch.rows[3, : state.farthest.shape[0]])
+        climb(logits, room.prompts, moves, (lanes.n, count), logit_gradients, scratch, state)
