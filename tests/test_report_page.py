@@ -310,7 +310,8 @@ def claims_of_all():
     deciders = collection().deciders()
     decided = [one for one in CATALOGUE.values() if deciders.get(one.id) and one.kind != "parts"]
     weak = rows("U1", "confirmed", control="confirmed", problem="too few runs")
-    return pd.concat([rows(one.id, "confirmed", kind=one.kind) for one in decided] + [weak], ignore_index=True)
+    whole = rows([one.id for one in decided], *["confirmed"] * len(decided), kind=[one.kind for one in decided], problem="p0")
+    return pd.concat([whole, weak], ignore_index=True)
 
 
 @pytest.fixture(scope="module")
