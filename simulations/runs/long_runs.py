@@ -427,21 +427,29 @@ def losses(found, kind, draws):
     cases=lambda quick: [{"estimator": one, "optimiser": other, "draws": draws_of(quick)} for one, other in RATES],
 )
 def exponents(found, estimator, optimiser, draws):
-    """By how many octaves the best learning rate moves where the group size doubles, at equal responses, for the page.
+    """By how many octaves the best learning rate moves where group size or length doubles, at equal responses, for the page.
 
-    The best rate is the vertex of the parabola through the highest mean and its neighbours; slopes are means over arms.
+    The best rate is the vertex of the parabola through the highest mean and its neighbours.  Slopes over sizes are means over
+    arms; slopes over lengths are of texts at the largest budget, means over groups of 8 to 32, whose best rates are in the grid.
     """
-    arms, places = in_kind(ALL, estimator=estimator, optimiser=optimiser), np.log2(SIZES)
     rates = 2.0 ** np.array(powers_of(estimator, optimiser, draws))
-    for budget in (BUDGETS[0], BUDGETS[-1]):
+    every, texts = (in_kind(kind, estimator=estimator, optimiser=optimiser) for kind in (ALL, "text"))
+    middle = [SIZES.index(size) for size in (USUAL, 16, 32)]
+    for arms, budget, sizes in ((every, BUDGETS[0], None), (every, BUDGETS[-1], None), (texts, BUDGETS[-1], middle)):
         ends = np.array([sides_at(values_of(found, arm), budget) for arm in arms])  # (arms, sizes, rates, draws)
 
-        def slope(weights, ends=ends):
-            best = [[best_size(side @ weights, rates) for side in sides] for sides in ends]
-            return float(np.mean([np.polyfit(places, own, 1)[0] for own in best]))
+        def slope(weights, ends=ends, arms=arms, sizes=sizes):
+            best = np.array([[best_size(side @ weights, rates) for side in sides] for sides in ends])
+            if sizes is None:
+                return float(np.polyfit(np.log2(SIZES), best.T, 1)[0].mean())
+            return float(np.polyfit(np.log2([arm.tokens for arm in arms]), best[:, sizes], 1)[0].mean())
 
         row = {"estimate": slope(np.full(draws, 1.0 / draws)), "standard_error": weighted_error(slope, draws)}
-        yield {"budget": budget, "quantity": "octaves of the best rate per doubling"} | with_limits(row | {"replications": draws})
+        about = {
+            "budget": budget,
+            "quantity": f"octaves of the best rate per doubling of the {'size' if sizes is None else 'length'}",
+        }
+        yield about | with_limits(row | {"replications": draws})
 
 
 @rows(of=trained, cases=lambda quick: [case for case in of_arms(quick) if case["estimator"] == "rloo"])
