@@ -89,7 +89,7 @@ def test_what_division_gains_is_what_the_verdicts_have():
 def test_what_the_clip_does_is_what_the_verdicts_have():
     for name, words in (("T6/trained", "with the clip"), ("T8/trained", "no ratio"), ("T6/unclipped, trained", "unclipped")):
         away = claims(name)["estimate"]
-        assert len(away) == 28
+        assert len(away) == 24
         shares = only("small policies", f"points away, {words}" if words != "unclipped" else "ratio unclipped")["estimate"]
         assert shares == f"{away.min():.0%} to {away.max():.0%}"
     lead = 100.0 * claims("T8/dropped, trained")["estimate"]
