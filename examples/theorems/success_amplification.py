@@ -7,63 +7,40 @@ import numpy as np
 
 import grpo_theory as gt
 
-PAPER = "arXiv 2503.06639"
-RECURSION = gt.Statement(
-    "amplification/recursion",
-    f"{PAPER}, Theorem 1 and Lemma 1",
-    "the best policy's success, given the old one's p, is 1/(1 + (1-p_ref)/p_ref exp(-1/(beta sqrt(p(1-p)+eps))))",
-    "identity",
-)
-AMPLIFIES = gt.Statement(
-    "amplification/fixed point", f"{PAPER}, Theorem 3", "the fixed point's success is above the reference's", "ordering"
-)
-STAYS = gt.Statement(
-    "amplification/GRPO stays",
-    f"{PAPER}, read as a statement about training",
-    "there the mean update of GRPO with the penalty's exact gradient and groups of 64 is at most 5% of its advantage part",
-    "upper bound",
-)
-EPSILON, RIGHT = 1e-4, np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+PAPER, EPSILON, RIGHT = "arXiv 2503.06639", 1e-4, np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+TEXT = "the best policy's success, given the old one's p, is 1/(1 + (1-p_ref)/p_ref exp(-1/(beta sqrt(p(1-p)+eps))))"
+RECURSION = gt.Statement("amplification/recursion", f"{PAPER}, Theorem 1 and Lemma 1", TEXT, "identity")
+AMPLIFIES = gt.Statement("amplification/fixed point", f"{PAPER}, Theorem 3", "its fixed point is above p_ref", "ordering")
+SMALL = "there the mean update of GRPO with the penalty's exact gradient and groups of 64 is at most 5% of its advantage part"
+STAYS = gt.Statement("amplification/GRPO stays", f"{PAPER}, read as a statement about training", SMALL, "upper bound")
 K2 = gt.compose("grpo_k2", advantage="grpo", kl="k2 in loss")
 CASES = [{"draw": draw, "beta": beta} for draw in range(4) for beta in (4.0, 8.0)]
 
 
 def h(p, p_ref, beta, divided=True):
     """Return the success after the old policy's."""
-    deviation = np.sqrt(p * (1.0 - p) + EPSILON) if divided else 1.0
-    return 1.0 / (1.0 + (1.0 - p_ref) / p_ref * np.exp(-1.0 / (beta * deviation)))
+    return 1.0 / (1.0 + (1.0 - p_ref) / p_ref * np.exp(-1.0 / (beta * (np.sqrt(p * (1.0 - p) + EPSILON) if divided else 1.0))))
 
 
 def best(reference, p, beta):
-    """Return the maximiser of E[(r-p)/sqrt(p(1-p)+eps)] - beta KL(pi||reference), by Newton's method, and its success."""
-    values = np.array([-p, 1.0 - p]) / np.sqrt(p * (1.0 - p) + EPSILON)
-    bandit = gt.Bandit.from_law(values, np.stack([1.0 - RIGHT, RIGHT], axis=-1)[None])
-    problem = gt.Problem(bandit, gt.TabularSoftmax(1, 6), kl=gt.KL(beta, [reference]), theta=np.log(reference))
-    found = gt.find_optimum(problem, problem.theta)
-    return found, float(problem.at(found).probabilities[0] @ RIGHT)
+    """Return the success of the maximiser of E[(r-p)/sqrt(p(1-p)+eps)] - beta KL(pi||reference)."""
+    worth, kl = np.array([-p, 1.0 - p]) / np.sqrt(p * (1.0 - p) + EPSILON), gt.KL(beta, [reference])
+    problem = gt.Problem(gt.Bandit([RIGHT]), gt.TabularSoftmax(1, 6), kl, objective=gt.Objective.mean_of(worth))
+    return problem.at(gt.find_optimum(problem, np.log(reference))).reward_law[0, 1]
 
 
-@gt.check(RECURSION, cases=CASES, broken={"divided": False}, setting="draw {draw}, beta {beta}")
-def three_steps(beta, rng, divided=True):
-    """Success after each of three steps, and as the recursion has it."""
+@gt.check(RECURSION, AMPLIFIES, STAYS, cases=CASES, broken={"wrong": True}, setting="draw {draw}, beta {beta}")
+def iterated(beta, rng, wrong=False):
+    """Three steps as the recursion has them; the fixed point of groups without end, which is h's, and the mean update there."""
     reference = rng.dirichlet(np.ones(6))
-    p_ref = float(reference @ RIGHT)
-    p, found, told = p_ref, [], []
+    success = [float(reference @ RIGHT)]
     for _ in range(3):
-        told.append(h(p, p_ref, beta, divided))
-        p = best(reference, p, beta)[1]
-        found.append(p)
-    return found, told
-
-
-@gt.check(AMPLIFIES, STAYS, cases=CASES, broken={"sign": -1.0, "group_size": 8}, setting="draw {draw}, beta {beta}")
-def at_the_fixed_point(beta, rng, sign=1.0, group_size=64):
-    """The fixed point beside the reference, and the mean update there."""
-    reference = rng.dirichlet(np.ones(6))
-    free, tied = (gt.Problem(gt.Bandit([RIGHT]), gt.TabularSoftmax(1, 6), kl=kl) for kl in (None, gt.KL(beta, [reference])))
-    # Groups without end: the mean update is 0 exactly where h has its fixed point.
-    theta = gt.fixed_point(tied, np.log(reference), K2).theta
-    p, p_ref, sizes = tied.at(theta).reward_law[0, 1], float(reference @ RIGHT), {"batch_size": 1, "group_size": group_size}
-    part = np.linalg.norm(gt.gradient_mean(free, theta, "grpo", **sizes))
-    whole = np.linalg.norm(gt.gradient_mean(tied, theta, K2, **sizes))
-    return {AMPLIFIES.id: (p_ref, p if sign > 0.0 else h(p, p_ref, -beta)), STAYS.id: (whole, 0.05 * part)}
+        success.append(best(reference, success[-1], beta))
+    tied, free = (gt.Problem(gt.Bandit([RIGHT]), gt.TabularSoftmax(1, 6), kl) for kl in (gt.KL(beta, [reference]), None))
+    theta, sizes = gt.fixed_point(tied, np.log(reference), K2).theta, {"batch_size": 1, "group_size": 8 if wrong else 64}
+    whole, part = (np.linalg.norm(gt.gradient_mean(*one, **sizes)) for one in ((tied, theta, K2), (free, theta, "grpo")))
+    return {
+        RECURSION.id: (success[1:], h(np.array(success[:-1]), success[0], beta, divided=not wrong)),
+        AMPLIFIES.id: (success[0], tied.at(theta).reward_law[0, 1] if not wrong else h(success[0], success[0], -beta)),
+        STAYS.id: (whole, 0.05 * part),
+    }
