@@ -1,11 +1,13 @@
-"""What a problem climbs: values by enumeration of draws, derivatives by differences, and estimates that are unbiased for it."""
+"""What a problem climbs: values by enumeration of draws, derivatives by differences, unbiased estimates of it, and intervals."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.intervals.rollout_intervals import estimated
 from simulations.literature.subsets import best_of_subsets
 
 VALUES = np.array([0.0, 0.3, 1.0])
@@ -114,6 +116,89 @@ def test_of_three_rewards_division_climbs_nothing():
     np.testing.assert_allclose(np.diff(climbed.value(VALUES, law)), np.diff(law @ VALUES), atol=1e-14)
     with pytest.raises(ValueError, match=r"'grpo' climbs no objective with rewards .* in groups of 4"):
         gt.exact.climbed("grpo", VALUES, group_size=4)
+
+
+def spread(z, q):
+    """The mean less the variance, which is quadratic in the law."""
+    return q @ z - (q @ z**2 - (q @ z) ** 2)
+
+
+OF_GROUPS = {
+    **{name: (one, lambda z, k=k, rank=rank: np.sort(z)[..., rank].mean(), k) for name, (one, k, rank) in OBJECTIVES.items()},
+    "mean of": (gt.Objective.mean_of([0.5, -1.0, 2.0]), lambda z: np.select([z == 0.0, z == 0.3], [0.5, -1.0], 2.0).mean(), 1),
+    "less variance": (gt.Objective("less variance", spread, spread), lambda z: z[0] - (z[0] ** 2 - z[0] * z[1]), 2),
+}
+"""An objective, its kernel as a function of k rewards, and k."""
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_the_estimate_of_a_prompt_is_unbiased(name):
+    """Over all groups of five; each estimate is the mean of the kernel over ordered subsets, the U-statistic."""
+    objective, kernel, k = OF_GROUPS[name]
+    law, every = np.array([0.2, 0.5, 0.3]), np.array(list(itertools.product(range(3), repeat=5)))
+    rollouts = gt.Rollouts(VALUES[every])
+    found = estimated(rollouts, objective).rewards[:, 0]
+    draws = np.array(list(itertools.product(range(3), repeat=k)))
+    truth = law[draws].prod(axis=1) @ [kernel(VALUES[one]) for one in draws]
+    assert law[every].prod(axis=1) @ found == pytest.approx(truth, abs=1e-12)
+    subsets = [np.mean([kernel(z[list(one)]) for one in itertools.permutations(range(5), k)]) for z in VALUES[every[::7]]]
+    np.testing.assert_allclose(found[::7], subsets, rtol=0, atol=1e-12)
+    interval = gt.intervals.value_clustered(rollouts, objective=objective)
+    assert float(interval.estimate) == pytest.approx(found.mean(), abs=1e-12)
+    assert float(interval.standard_error) == pytest.approx(found.std(ddof=1) / np.sqrt(len(found)), rel=1e-12)
+    ragged = gt.RaggedRollouts([0] * 5 + [1] * 5 + [2] * 4, VALUES[[0, 1, 2, 2, 0, 1, 1, 2, 0, 1, 2, 2, 0, 1]])
+    parts = [
+        np.mean([kernel(z[list(one)]) for one in itertools.permutations(range(len(z)), k)])
+        for z in np.split(ragged.rewards, [5, 10])
+    ]
+    assert float(gt.intervals.value_clustered(ragged, objective=objective).estimate) == pytest.approx(np.mean(parts), abs=1e-12)
+
+
+def test_other_objectives_are_estimated_by_the_jackknife():
+    def arcsin(z):
+        return 2.0 * np.arcsin(np.sqrt(z.mean()))
+
+    rewards = np.array([[0.0, 0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0]])
+    expected = [5.0 * arcsin(z) - 4.0 * np.mean([arcsin(np.delete(z, i)) for i in range(5)]) for z in rewards]
+    found = estimated(gt.Rollouts(rewards), gt.Objective.arcsin_success()).rewards[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+
+
+def test_intervals_about_an_objective_cover_it_and_those_about_the_mean_do_not(seed):
+    problem = gt.Problem(
+        *(getattr(gt.gallery.problem("mixed"), part) for part in ("bandit", "policy")), objective=gt.Objective.best_of(4)
+    )
+    of = {"objective": problem.objective}
+    functions = {one.__name__: partial(one, **of) for one in (gt.intervals.value_clustered, gt.intervals.value_effective)}
+    functions["mean"] = gt.intervals.value_clustered
+    asked = {"experiment": gt.Pilot(64, 8), "replications": 4000, "rng": seed(4), "vectorized": True}
+    found = gt.laboratory.coverage_of_several(functions, problem, gt.objective, **asked)
+    assert found["value_clustered"].consistent()
+    assert found["value_effective"].coverage > 0.95
+    assert found["mean"].coverage < 0.1
+    bias = found["value_clustered"].estimate - found["value_clustered"].truth
+    assert abs(bias.mean()) < 4.9 * bias.std() / np.sqrt(len(bias))
+
+
+def test_what_no_interval_is_about_is_refused(check_refused):
+    of, mixed = gt.intervals.value_clustered, gt.Rollouts([[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    bandit, policy, best = gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2), gt.Objective.best_of(2)
+    tied, free = (gt.Problem(bandit, policy, kl=kl, objective=best) for kl in (gt.KL(0.1, [[0.5, 0.5]]), None))
+    sizes = {"batch_size": 2, "group_size": 2, "steps": 20, "replications": 1}
+    check_refused((lambda: of(mixed, objective="best of 2"), "objective must be an Objective, as"), error=TypeError)
+    check_refused(
+        (lambda: of(mixed, objective=gt.Objective.best_of(4)), "at least 4 responses per prompt for this objective, got G = 3"),
+        (lambda: of(gt.Rollouts([[0.0, 0.0], [1.0, 1.0]]), objective=gt.Objective.log_success()), "has none at 1 of 2"),
+        (lambda: of(gt.Rollouts([[0.0], [1.0]]), objective=gt.Objective.arcsin_success()), "at least 2 responses"),
+        (lambda: of(mixed, objective=gt.Objective.mean_of([0.0, 1.0, 2.0])), "a number for each of the problem's reward values"),
+        (lambda: of(gt.Rollouts([[0.0, 1.0], [1.0, 0.0]]), objective=gt.Objective.arcsin_success()), "do not vary"),
+        (lambda: gt.intervals.value_effective(mixed, objective=gt.Objective.mean_of([0.0, 2.0])), "within the bounds 0 and 1"),
+        (lambda: gt.Pilot(2, 2).sample(tied, 0, 1), "mean reward for rollouts whose rewards are less a KL penalty"),
+        (
+            lambda: next(gt.simulate_records(free, None, "rloo", gt.Constant(0.1), **sizes)),
+            "must climb its mean reward for records",
+        ),
+    )
 
 
 def test_what_does_not_fit_is_refused(check_refused):

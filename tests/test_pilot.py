@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import chisquare
 
 import grpo_theory as gt
-from grpo_theory.laboratory.trial import semidefinite_factor
 
 
 def head(seed, m=7, width=4, k=3):
@@ -61,17 +60,6 @@ def test_scores_along_directions_and_in_isometric_coordinates_are_those_in_full(
     np.testing.assert_array_equal(short.rewards, full.rewards)
     short, full = (one.scores.reshape(50, 30, -1) for one in (short, full))
     np.testing.assert_allclose(short @ short.swapaxes(1, 2), full @ full.swapaxes(1, 2), rtol=0, atol=1e-10)
-
-
-def test_semidefinite_factors():
-    """Equal rows, zero matrices, and near dependence, on which Cholesky's steps in the given order lose half the digits."""
-    rng = np.random.default_rng(8)
-    rows = rng.normal(size=(400, 9, 3))
-    rows[:, 1], rows[:, 2], rows[3] = rows[:, 0], rows[:, 0] + 1e-7 * rows[:, 2], 0.0
-    gram = rows @ rows.swapaxes(1, 2)
-    factor = semidefinite_factor(gram)
-    np.testing.assert_allclose(factor @ factor.swapaxes(1, 2), gram, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(factor[:, :, 3:], 0.0, rtol=0, atol=1e-5)
 
 
 def test_the_tables_follow_the_problem_and_a_block_is_fixed_by_the_shape():

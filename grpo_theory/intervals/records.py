@@ -227,6 +227,7 @@ def simulate_records(
         )
     if problem.kl is not None and chosen.kl.name != "k1 in reward":
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")
+    problem.check_climbs_mean("records, whose rewards and Hessian are those of the mean reward")
     sizes = step_sizes(schedule, as_count("steps", steps, MINIMUM_STEPS))
     window = tail_start(steps, tail), steps
     training = make_training(problem, chosen, sizes, (batch_size, group_size), SGD(), keeps=True)

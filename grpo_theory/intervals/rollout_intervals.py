@@ -24,7 +24,8 @@ from grpo_theory.intervals.interval import (
     student_interval,
     student_quantile,
 )
-from grpo_theory.intervals.rollouts import Groups
+from grpo_theory.intervals.rollouts import Groups, Rollouts
+from grpo_theory.problem.point import Objective
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import ROUNDING, Array, Integers, as_count, as_numbers, read_only, shown, typed
@@ -141,6 +142,41 @@ def prompt_powers(rollouts: Groups) -> Array:
     Var(Z): the mean of ||W_k||^2 (Z_i - Z_j)^2 / 2.  Needs G >= 4.
     """
     return np.moveaxis(_of_prompts(rollouts, 4, powers), -1, 0)
+
+
+def estimated(rollouts: Groups, objective: Objective | None) -> Groups:
+    """Return one response per prompt, whose reward is an estimate of the objective there; the rollouts if there is none.
+
+    The estimate is the objective's own, which is unbiased, or else the jackknife of F at the shares of a group's rewards. The
+    jackknife's bias is of order 1/G^2, and 0 where F is linear or quadratic (docs/derivations.md, section 39).
+
+    Raises
+    ------
+    ValueError
+        If an estimate is not finite, as of log success where no response of a prompt succeeds. Also if groups are too small.
+    """
+    if objective is None:
+        return rollouts
+    if not isinstance(objective, Objective):
+        raise TypeError(f"objective must be an Objective, as gt.Objective.best_of(4), or None, got {shown(objective)}")
+    rollouts.require(responses=1 if objective.estimate else 2)
+    values = np.unique(rollouts.rewards)
+
+    def jackknifed(rewards: Array) -> Array:
+        # Each multiset of rewards is evaluated once, so that prompts with equal rewards differ by exactly 0.
+        size = rewards.shape[-1]
+        groups, which = np.unique(np.sort(rewards, axis=-1).reshape(-1, size), axis=0, return_inverse=True)
+        came = groups[..., None] == values
+        counts = came.sum(axis=-2, keepdims=True)
+        # G F(q) - (G - 1) mean_i F(q without response i), q the shares of the rewards (Quenouille 1956).
+        whole, less = objective.value(values, counts / size), objective.value(values, (counts - came) / (size - 1.0))
+        return (whole[:, 0] + (size - 1.0) * (whole - less).mean(axis=-1))[which.reshape(rewards.shape[:-1])]
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = rollouts.by_prompt(lambda same: (objective.estimate or jackknifed)(same.rewards))
+    if unknown := int((~np.isfinite(found)).sum()):
+        raise ValueError(f"{objective!r} must have a finite estimate at every prompt, and has none at {unknown} of {found.size}")
+    return Rollouts(found[..., None])
 
 
 class PromptTerms(NamedTuple):
@@ -480,8 +516,12 @@ def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
 
 
 @interval_function
-def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
+def value_clustered(rollouts: Groups, level: float = 0.95, objective: Objective | None = None) -> Interval:
     """Interval of the value E[Z] from the B mean rewards of the prompts, Student's t with B - 1 degrees of freedom.
+
+    With an objective F it is the interval of the mean of F(reward law) over prompts. Each prompt's estimate is unbiased for the
+    best of k <= G, pass@k say, and order statistics. For other objectives it is the jackknife's: that has a bias of order
+    1/G^2, and none where F is linear or quadratic. More prompts do not reduce this bias; larger groups do.
 
     For comparison, and for rewards without bounds; the library recommends and uses `value_effective`. These limits do not know
     the range of rewards: with few prompts they go beyond 0 or 1, and `note` then says so.
@@ -496,16 +536,19 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     rollouts : Rollouts or RaggedRollouts
         B >= 2.
     level : float, default 0.95
+    objective : Objective, optional
+        What is to be covered in place of the mean reward. Its rewards are the values that came in the rollouts.
 
     Returns
     -------
     Interval
-        Shape (...), in units of reward.
+        Shape (...), in units of reward, or of the objective.
 
     Raises
     ------
     ValueError
-        On fewer than two prompts, and for one dataset whose prompts have equal mean rewards.
+        On fewer than two prompts, and for one dataset whose prompts have equal mean rewards. With an objective also where groups
+        are too small for it, or an estimate is infinite.
 
     Examples
     --------
@@ -514,8 +557,12 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> interval = gt.intervals.value_clustered(gt.Rollouts(data.rewards[data.index]))
     >>> round(float(interval.low), 3), round(float(interval.high), 3)
     (0.308, 0.413)
+    >>> pass_at_4 = gt.intervals.value_clustered(gt.Rollouts(data.rewards[data.index]), objective=gt.Objective.best_of(4))
+    >>> round(float(pass_at_4.low), 3), round(float(pass_at_4.high), 3)
+    (0.568, 0.698)
     """
     rollouts.require(prompts=2)
+    rollouts = estimated(rollouts, objective)
     # Rewards are taken from the first before they are averaged, so that prompts with equal rewards differ by exactly 0.
     first = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], -1)[..., :1]
     above = rollouts.by_prompt(lambda same: (same.rewards - first[..., None]).mean(axis=-1))
@@ -526,7 +573,9 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
 
 
 @interval_function
-def value_effective(rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (0.0, 1.0)) -> Interval:
+def value_effective(
+    rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (0.0, 1.0), objective: Objective | None = None
+) -> Interval:
     """Interval of the value E[Z] of bounded rewards, success rates say: Clopper-Pearson at an effective sample size.
 
     The library recommends this one, and the planner uses it. It stays within the bounds, and it alone was measured to hold over
@@ -544,7 +593,8 @@ def value_effective(rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (
     `value_clustered` where there are many. Below nominal where few prompts carry all the successes, because the design effect
     cannot be seen then.
     Without success the upper limit is never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
-    Measured (study "coverage"): at least nominal, within the error of the study, over the whole design.
+    Measured (study "coverage"): at least nominal, within the error of the study, over the whole design. For the best of 4 and 8
+    it was 93% to 100% on three gallery problems. `value_clustered` fell to 5% there, where nearly all groups have a success.
 
     Parameters
     ----------
@@ -552,17 +602,19 @@ def value_effective(rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (
         B >= 2; rewards within the bounds.
     level : float, default 0.95
     bounds : (float, float), default (0, 1)
-        The least and the largest reward that there can be.
+        The least and the largest reward that there can be, or the least and the largest of the objective.
+    objective : Objective, optional
+        What is to be covered in place of the mean reward, see `value_clustered`: pass@k is ``gt.Objective.best_of(k)``.
 
     Returns
     -------
     Interval
-        Shape (...), in units of reward. Never degenerate.
+        Shape (...), in units of reward, or of the objective. Never degenerate.
 
     Raises
     ------
     ValueError
-        On fewer than two prompts, and on rewards beyond the bounds.
+        On fewer than two prompts, and on rewards or estimates of the objective beyond the bounds.
 
     Examples
     --------
@@ -576,11 +628,12 @@ def value_effective(rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (
     ends = as_numbers("bounds", bounds)
     if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
         raise ValueError(f"bounds must be the least and the largest reward that there can be, as (0, 1), got {shown(bounds)}")
+    sizes, rollouts = rollouts.sizes, estimated(rollouts, objective)
     beyond = rollouts.rewards[(rollouts.rewards < ends[0]) | (rollouts.rewards > ends[1])]
     if beyond.size:
         raise ValueError(f"rewards must lie within the bounds {ends[0]:g} and {ends[1]:g}, got {beyond[0]:g}: state others")
     means = rollouts.by_prompt(lambda same: same.rewards.mean(axis=-1))
-    return effective_interval(means, rollouts.sizes, (float(ends[0]), float(ends[1])), level)
+    return effective_interval(means, sizes, (float(ends[0]), float(ends[1])), level)
 
 
 def effective_interval(means: Array, sizes: Integers, bounds: tuple[float, float], level: float) -> Interval:

@@ -100,9 +100,7 @@ class Groups(ABC):
     def known_scores(self) -> Array:
         """The scores; raise ValueError if there are none."""
         if self.scores is None:
-            raise ValueError(
-                "rollouts must have scores (the gradient of log pi of each response) for this, and have rewards alone"
-            )
+            raise ValueError("rollouts must have scores (the gradient of log pi of each response), and have rewards alone")
         return self.scores
 
     def along(self, directions: ArrayLike) -> Self:

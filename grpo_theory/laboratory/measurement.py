@@ -82,11 +82,8 @@ SHOWN = ["estimate", "standard_error", "low", "high", "covered"]
 def mean(values: Array) -> Measured:
     """Return the mean of n values; its error is NaN if one of them is infinite."""
     n = len(values)
-    if n == 0:
-        return nan, nan
-    if np.isinf(values).any():
-        return float(values.mean()), nan
-    return float(values.mean()), float(values.std(ddof=1)) / sqrt(n) if n > 1 else nan
+    error = float(values.std(ddof=1)) / sqrt(n) if n > 1 and np.isfinite(values).all() else nan
+    return float(values.mean()) if n else nan, error
 
 
 def errors(estimate: Array, standard_error: Array) -> tuple[Measured, Measured, Measured]:
@@ -556,8 +553,6 @@ def replay(
 
 NUMBERS = ["measure", "estimate", "mcse", "low", "high"]
 PRINTED = ("bias", "empirical SE", "average model SE", "MSE", "coverage", "mean width", "failures")
-LINES = 8
-"""Functions that a printed grid has."""
 
 
 class CoverageGrid(pd.DataFrame):
@@ -577,10 +572,10 @@ class CoverageGrid(pd.DataFrame):
         names = self["function"].unique()
         ranges = self.groupby(["measure", "function"])["estimate"].agg(["min", "max"])
         said = {of: f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for of, low, high in ranges.itertuples()}
-        columns = {one: [said.get((one, name), "") for name in names[:LINES]] for one in PRINTED if one in set(self["measure"])}
+        columns = {one: [said.get((one, name), "") for name in names] for one in PRINTED if one in set(self["measure"])}
         error = self.loc[self["measure"] == "coverage", "mcse"].max()
-        more = f"; {len(names) - LINES} functions more" if len(names) > LINES else ""
-        return f"{pd.DataFrame(columns, names[:LINES]).to_string()}\n(errors of coverage at most {error:.2g}{more})"
+        more = f"; {len(names) - 8} functions more" * (len(names) > 8)
+        return f"{pd.DataFrame(columns, names).head(8).to_string()}\n(errors of coverage at most {error:.2g}{more})"
 
 
 def coverage_grid(

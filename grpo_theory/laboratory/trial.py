@@ -23,7 +23,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
-from grpo_theory.validation import Array, Flags, as_count, as_numbers, as_real_array, check_finite, check_shape, read_only
+from grpo_theory.validation import Array, Flags, as_count, as_numbers, as_real_array, check_finite, check_shape, read_only, typed
 
 
 class Experiment(Protocol):
@@ -138,7 +138,6 @@ class RecordedTraining:
 
 
 BLOCK_RESPONSES = 1 << 15
-PIVOT_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +184,7 @@ class Pilot:
         """The number of batches in a block: fixed by the shape of a batch alone."""
         return max(1, BLOCK_RESPONSES // (self.batch_size * self.group_size))
 
+    @typed
     def sample(self, problem: Problem, rng: Rng, replications: int) -> Rollouts:
         """Draw independent batches of a problem at its theta.
 
@@ -205,8 +205,8 @@ class Pilot:
         ValueError
             If directions do not have the policy's dimension.
         """
-        if not isinstance(problem, Problem):
-            raise TypeError(f"problem must be a Problem, got {problem!r}")
+        if problem.kl is not None:
+            problem.check_climbs_mean("rollouts whose rewards are less a KL penalty")
         point, table, gram = _tables(self, problem)
         replications = as_count("replications", replications)
         generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
@@ -224,7 +224,9 @@ class Pilot:
         scores = table[prompts[..., None], point.outcome_responses[outcomes]]
         if gram is not None:
             # <c x l_b, c' x l_b'> = (c . c')(l_b . l_b') = (c . c')(h_b . h_b'), as L L' is A (docs/derivations.md, section 11).
-            factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
+            # A batch in which a prompt was drawn twice has a singular A: what is rounding in its eigenvalues is 0.
+            values, vectors = np.linalg.eigh(gram[prompts[:, :, None], prompts[:, None, :]])
+            factor = vectors * np.sqrt(np.where(values > 1e-14 * values[:, -1:], values, 0.0))[:, None]
             scores = (scores[..., None] * factor[:, :, None, None, :]).reshape(*outcomes.shape, -1)
         found = point.rewards[prompts[..., None], outcomes], scores
         return Rollouts(*(read_only(np.ascontiguousarray(array)) for array in found))
@@ -249,30 +251,6 @@ def _tables(pilot: Pilot, problem: Problem) -> tuple[Point, Array, Array | None]
     check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
     # v . W = v . Phi' c = c . Phi v for each direction v (docs/derivations.md, section 15).
     return point, np.einsum("mkd,jmd->mkj", point.logit_gradients, point.tangent.logits(along), optimize=True), None
-
-
-def semidefinite_factor(gram: Array) -> Array:
-    """Return factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
-
-    These are Cholesky's steps, with the largest remaining diagonal entry first.  No entry of what remains is larger than that
-    one, so that the remainder may be dropped once it is rounding.
-    """
-    factor = np.zeros_like(gram)
-    matrices = np.arange(len(gram))
-    remaining = np.einsum("rii->ri", gram).copy()
-    negligible = PIVOT_TOLERANCE * remaining.max(axis=1)
-    for j in range(gram.shape[-1]):
-        p = remaining.argmax(axis=1)
-        pivot = remaining[matrices, p]
-        usable = pivot > negligible
-        # L_ij = (A_ip - sum_{k<j} L_ik L_pk)/sqrt(R_pp), with R = A - L L' so far and p its largest diagonal entry.
-        column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
-        # A batch in which a prompt was drawn twice runs out of pivots early: its remaining columns are 0.
-        scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
-        factor[:, :, j] = column * scale[:, None]
-        # R is positive semidefinite, so that |R_ij| <= max_i R_ii (docs/derivations.md, section 11).
-        remaining -= factor[:, :, j] ** 2
-    return factor
 
 
 IntervalFunction = Callable[[Any, float], Any]

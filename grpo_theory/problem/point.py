@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import comb
 from typing import Self
 
 import numpy as np
@@ -37,6 +38,8 @@ class Objective:
         ``slope(values, law)`` returns the derivatives F_l, shape (..., L).
     curvature : callable, optional
         ``curvature(values, law)`` returns the second derivatives, shape (..., L, L).  Hessians and maximisers need it.
+    estimate : callable, optional
+        ``estimate(rewards)`` returns an unbiased estimate of F, shape (...), from the rewards (..., G) of groups: for intervals.
 
     Raises
     ------
@@ -68,6 +71,7 @@ class Objective:
     value: OfLaw
     slope: OfLaw
     curvature: OfLaw | None = None
+    estimate: Callable[[Array], Array] | None = None
 
     def __repr__(self) -> str:
         return f"Objective({self.name!r})"
@@ -202,7 +206,16 @@ class Objective:
             larger = np.maximum.outer(np.arange(len(values)), np.arange(len(values)))
             return by_value[..., larger]  # F_l depends on q_i and q_j where l is at least both
 
-        return cls(f"{rank} of {draws}", value, slope, curvature)
+        def estimate(rewards: Array) -> Array:
+            size = rewards.shape[-1]
+            if size < draws:
+                raise ValueError(f"rollouts must have at least {draws} responses per prompt for this objective, got G = {size}")
+            # Of the C(G, k) subsets of a group, C(i-1, r-1) C(G-i, k-r) have its i-th smallest reward as their r-th smallest.
+            ordered = np.sort(rewards, axis=-1)
+            share = np.array([comb(i, r) * comb(size - 1 - i, s) / comb(size, draws) for i in range(size)])
+            return ordered[..., 0] + (share * (ordered - ordered[..., :1])).sum(axis=-1)
+
+        return cls(f"{rank} of {draws}", value, slope, curvature, estimate)
 
     def check(self, values: Array) -> None:
         """Raise ValueError unless the slope is the derivative of the value at a law of these rewards, by central differences."""
