@@ -190,6 +190,7 @@ def test_what_no_interval_is_about_is_refused(check_refused):
         (lambda: of(mixed, objective=gt.Objective.best_of(4)), "at least 4 responses per prompt for this objective, got G = 3"),
         (lambda: of(gt.Rollouts([[0.0, 0.0], [1.0, 1.0]]), objective=gt.Objective.log_success()), "has none at 1 of 2"),
         (lambda: of(gt.Rollouts([[0.0], [1.0]]), objective=gt.Objective.arcsin_success()), "at least 2 responses"),
+        (lambda: of(gt.Rollouts(np.arange(1e5).reshape(-1, 4)), objective=OF_GROUPS["less variance"][0]), "round the rewards"),
         (lambda: of(mixed, objective=gt.Objective.mean_of([0.0, 1.0, 2.0])), "a number for each of the problem's reward values"),
         (lambda: of(gt.Rollouts([[0.0, 1.0], [1.0, 0.0]]), objective=gt.Objective.arcsin_success()), "do not vary"),
         (lambda: gt.intervals.value_effective(mixed, objective=gt.Objective.mean_of([0.0, 2.0])), "within the bounds 0 and 1"),

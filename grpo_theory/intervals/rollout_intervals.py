@@ -28,7 +28,7 @@ from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.problem.point import Objective
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.theory import GroupSizeLaw, mse_weights
-from grpo_theory.validation import ROUNDING, Array, Integers, as_count, as_numbers, read_only, shown, typed
+from grpo_theory.validation import ROUNDING, Array, Integers, as_count, as_numbers, check_room, read_only, shown, typed
 
 FAR = 1e8
 """The size of a studentised statistic whose standard error is 0, as of resamples of one prompt alone."""
@@ -166,6 +166,7 @@ def estimated(rollouts: Groups, objective: Objective | None) -> Groups:
         # Each multiset of rewards is evaluated once, so that prompts with equal rewards differ by exactly 0.
         size = rewards.shape[-1]
         groups, which = np.unique(np.sort(rewards, axis=-1).reshape(-1, size), axis=0, return_inverse=True)
+        check_room("the laws without a response", (*groups.shape, len(values)), "round the rewards to fewer values")
         came = groups[..., None] == values
         counts = came.sum(axis=-2, keepdims=True)
         # G F(q) - (G - 1) mean_i F(q without response i), q the shares of the rewards (Quenouille 1956).
