@@ -25,6 +25,7 @@ from grpo_theory.intervals.interval import (
     student_quantile,
 )
 from grpo_theory.intervals.rollouts import Groups, Rollouts
+from grpo_theory.intervals.u_statistics import gradients, powers
 from grpo_theory.problem.point import Objective
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.theory import GroupSizeLaw, mse_weights
@@ -63,12 +64,6 @@ def error_of_mean(values: Array, axis: int) -> Array:
     return np.sqrt((centred(values, axis) ** 2).sum(axis=axis) / (size * (size - 1.0)))
 
 
-def gradients(z: Array, w: Array) -> Array:
-    """Return the leave-one-out estimates (..., J), from centred rewards z (..., G) and scores w (..., G, J)."""
-    # sum_i z_i w_i / (G - 1).  The z_i add up to 0, so the first score may be taken off all: constant scores give exactly 0.
-    return added(z[..., None] * shifted(w, -2), -2) / (z.shape[-1] - 1.0)
-
-
 def jackknife_variances(z: Array, w: Array) -> Array:
     """Return the jackknife variances (..., J) of the estimates; exactly 0 where the products are constant."""
     size = z.shape[-1]
@@ -76,29 +71,6 @@ def jackknife_variances(z: Array, w: Array) -> Array:
     # variance is (G-1)/G times the sum of squares (Arvesen 1969).
     products = centred(z[..., None] * centred(w, -2), -2)
     return added(products**2, -2) * (size / (size - 2.0) ** 2 / (size - 1.0))
-
-
-def powers(z: Array, w: Array) -> Array:
-    """Return what `prompt_powers` returns, along the last axis, shape (..., 3)."""
-    size, weights, deviations = z.shape[-1], z[..., None], centred(w, -2)
-    pairs = size * (size - 1.0)
-    triples = pairs * (size - 2.0)
-    products = weights * deviations
-    squared_total = added(added(products, -2) ** 2, -1)
-    norms, weighted_norms, centred_norms, weighted_centred_norms = (
-        added(added(part**2, -2), -1) for part in (w, weights * w, deviations, products)
-    )
-    reward_power = added(z**2, -1)
-    # Each mean over distinct responses is a sum over all of them, less the sums in which some coincide (section 8).
-    # With h_ij = (w_i - w_j)(z_i - z_j)/2, sum h_ij . h_kl over distinct i, j, k, l is (G-1)(G-2) |T|^2 - G(G-1) Q + R.
-    # Here T = sum_i z_i w_i, Q = sum_i |w_i|^2 z_i^2 and R = sum_i |w_i|^2 sum_j z_j^2, with centred w and z.
-    four = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
-    gradient = four / (triples * (size - 3.0))
-    # sum ||W_i||^2 (Z_i - Z_j)(Z_i - Z_k) = G(G-1) sum_i ||W_i||^2 z_i^2 - sum_i ||W_i||^2 sum_j z_j^2 (section 8).
-    advantage = (pairs * weighted_norms - norms * reward_power) / triples
-    # sum ||W_k||^2 (Z_i - Z_j)^2/2 = (G-1) sum_k ||W_k||^2 sum_i z_i^2 - G sum_k ||W_k||^2 z_k^2 (section 8).
-    independent = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
-    return np.stack([gradient, advantage, independent], axis=-1)
 
 
 _REMEMBERED: WeakKeyDictionary[Groups, dict[Callable, Array]] = WeakKeyDictionary()
