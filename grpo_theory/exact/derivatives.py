@@ -43,7 +43,9 @@ def objective(problem: Problem, theta: ArrayLike | None = None) -> Array:
     bandit, kl = problem.bandit, problem.kl
     if isinstance(problem.policy, TokenChain):
         weights = bandit.prompt_weights
-        return _at_points(problem, theta, lambda at: weights @ on_chain(problem, at).value if np.isfinite(at).all() else nan)[()]
+        return _at_points(problem, theta, lambda at: weights @ on_chain(problem, at).climbed if np.isfinite(at).all() else nan)[
+            ()
+        ]
     paths = problem.policy.paths
     log_pi = paths.along(paths.log_probabilities(problem.policy.logits(theta)))
     pi = np.exp(log_pi)
@@ -68,7 +70,7 @@ def _at_points(problem: Problem, theta: ArrayLike, function: Callable[[Array], A
 
 def on_chain(problem: Problem, theta: Array) -> ChainPoint:
     """Return a chain at theta (d,), which need not be finite."""
-    return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)  # type: ignore[arg-type]
+    return ChainPoint(problem.bandit, problem.policy, None, None, theta, problem.objective)  # type: ignore[arg-type]
 
 
 @typed
@@ -200,7 +202,7 @@ def _gradients_in_logits(problem: Problem, theta: ArrayLike) -> Array:
     """Return the objective's gradient in the logits, with the prompts' weights, shape (..., M, D)."""
     weights = problem.bandit.prompt_weights[:, None]
     if isinstance(problem.policy, TokenChain):
-        return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).moments.gradient_in_logits)
+        return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).target.gradient_in_logits)
     tables, paths = logit_tables(problem, problem.policy.logits(theta)), problem.policy.paths
     # dJ/dlogits = sum_k pi_k (Z_k - V) c_k, by adding up on the edges first.
     return paths.centre(paths.collect(tables.probabilities * tables.centred * weights), tables.token_probabilities)
@@ -256,14 +258,9 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     matrices -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
     if problem.objective is not None:
         # The second derivative of F(q) has sum_lm F_lm (grad q_l)(grad q_m)' besides, grad q_l = sum_k pi_k P(l | k) c_k.
-        if problem.objective.curvature is None:
-            raise ValueError(
-                f"{problem.objective!r} must have a curvature for a Hessian: gt.Objective(name, value, slope, curvature)"
-            )
         law = problem.bandit.probabilities
         slopes = np.einsum("...mk,mkl,...mkd->...mld", tables.probabilities, law, logit_gradients)
-        bent = problem.objective.curvature(problem.bandit.values, problem.bandit.reward_law(tables.probabilities))
-        matrices += np.swapaxes(slopes, -1, -2) @ bent @ slopes
+        matrices += problem.objective.bend(problem.bandit.values, problem.bandit.reward_law(tables.probabilities), slopes)
     return problem.bandit.prompt_weights[:, None, None] * matrices
 
 

@@ -340,12 +340,21 @@ class ChainPoint(Point):
         walk = self.walk(self.state_probabilities, self.unit_shares)
         return visits(walk, self.policy.starts).any(axis=(0, 1)) & ~self.policy.final
 
+    @cached_array
+    def reward_law(self) -> Array:
+        """The probability of each reward value, shape (M, R): of all that is carried the least."""
+        # H_0(s_1, z) = P(Z = z) (docs/derivations.md, section 15.1).
+        return chances_to_come(self.walk(self.state_probabilities, self.unit_shares))[0, self.policy.starts]
+
     @property
     def value(self) -> Array:
-        """E[Z | x], shape (M,): of all that is carried the least."""
-        walk = self.walk(self.state_probabilities, self.unit_shares)
-        # E[Z | x] = sum_z z H_0(s_1, z), because H_0 = P(Z = z) (docs/derivations.md, section 15.1).
-        return chances_to_come(walk)[0, self.policy.starts] @ self.bandit.values
+        """E[Z | x], shape (M,)."""
+        return self.reward_law @ self.bandit.values
+
+    @property
+    def climbed(self) -> Array:
+        """What is climbed at each prompt, shape (M,)."""
+        return self.value if self.objective is None else self.objective.value(self.bandit.values, self.reward_law)
 
     @cached_array
     def own_sums(self) -> ScoreSums:
@@ -361,10 +370,25 @@ class ChainPoint(Point):
     @cached_array
     def moments(self) -> Moments:
         """Exact moments of reward and score, by recursion over the tokens."""
-        sums, values, logit_map = self.own_sums, self.bandit.values, self.tangent
+        return self.moments_of(np.broadcast_to(self.bandit.values, self.reward_law.shape))
+
+    @cached_array
+    def slopes(self) -> Array:
+        """What the gradient of what is climbed has in place of each reward value, shape (M, R): the objective's slopes."""
+        values, law = self.bandit.values, self.reward_law
+        return np.broadcast_to(values, law.shape) if self.objective is None else self.objective.slope(values, law)
+
+    @cached_array
+    def target(self) -> Moments:
+        """The moments whose gradient is that of what is climbed: the rewards are the objective's slopes."""
+        # grad F(q) = sum_l F_l grad q_l = E[F_Z W] (docs/derivations.md, section 39).
+        return self.moments if self.objective is None else self.moments_of(self.slopes)
+
+    def moments_of(self, rewards: Array) -> Moments:
+        """Return the moments with other numbers (M, R) in place of the reward values, by recursion over the tokens."""
+        sums, logit_map = self.own_sums, self.tangent
         weights, powers, scores = self.bandit.prompt_weights, sums.products[..., 0, 0], self._blocks[0]
-        value = sums.mass @ values
-        centred = less_mean(values, sums.mass)
+        value, centred = (sums.mass * rewards).sum(axis=1), less_mean(rewards, sums.mass)
         # c(x) = sum_z (z - V) E[c 1(Z = z)], because E[c | x] = 0 (docs/derivations.md, section 15.1).
         logit_gradients = np.einsum("mr,mrd->md", centred, sums.means[:, :, 0])
         return Moments(
@@ -375,7 +399,7 @@ class ChainPoint(Point):
             gradient_in_logits=logit_gradients,
             prompt_gradient_squared_norm=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
             score_squared_norm=powers.sum(axis=1),
-            score_reward_squared_norm=(powers * values).sum(axis=1),
+            score_reward_squared_norm=(powers * rewards).sum(axis=1),
             oracle_squared_norm=(powers * centred**2).sum(axis=1),
             # ||W|| <= sum_t ||w_t||, so that E[||W|| |Z - V|] is at most sum_z |z - V| E[sum_t ||w_t|| 1(Z = z)].
             magnitude=lambda: (np.abs(centred) * (sums.edges * np.sqrt((scores**2).sum(axis=-1))).sum(axis=(2, 3))).sum(axis=1),
@@ -467,15 +491,18 @@ class ChainPoint(Point):
         return state_matrices(visits(walk, self.policy.starts).sum(axis=1), probabilities)
 
     def hessian_matrices(self) -> Array:
-        """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""
+        """Return the second derivatives of what is climbed in the logits of each state, shape (M, D, D)."""
         sums, probabilities = self.own_sums, self.state_probabilities
         walk, ones = self.walk(probabilities, self.unit_shares), np.ones((1, *probabilities.shape))
-        lead = less_mean(self.bandit.values, sums.mass)
+        lead = less_mean(self.slopes, sums.mass)
         # H = sum_z (z - V) E[c c' 1(Z = z)] - sum_s (sum_zv (z - V) E_z(s, v)) (diag p - p p').
         # The masses E_z(s, v) are edges (docs/derivations.md, sections 5 and 15.1).
         matrices = self.score_matrices(probabilities, ones, self.unit_shares, lead[:, :, None, None])
         edges = edge_mass(walk, chances_to_come(walk), self.policy.starts)
-        return matrices - state_matrices(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
+        matrices -= state_matrices(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
+        if self.objective is not None:
+            matrices += self.objective.bend(self.bandit.values, sums.mass, sums.means[:, :, 0])
+        return matrices
 
 
 def state_matrices(weights: Array, probabilities: Array) -> Array:

@@ -217,6 +217,12 @@ class Objective:
 
         return cls(f"{rank} of {draws}", value, slope, curvature, estimate)
 
+    def bend(self, values: Array, law: Array, gradients: Array) -> Array:
+        """Return sum_lm F_lm (grad q_l)(grad q_m)', shape (..., D, D), for gradients of the law's entries (..., L, D)."""
+        if self.curvature is None:
+            raise ValueError(f"{self!r} must have a curvature for a Hessian: gt.Objective(name, value, slope, curvature)")
+        return np.swapaxes(gradients, -1, -2) @ self.curvature(values, law) @ gradients
+
     def check(self, values: Array) -> None:
         """Raise ValueError unless the slope is the derivative of the value at a law of these rewards, by central differences."""
         n = len(values)

@@ -81,8 +81,6 @@ class Problem:
         if objective is not None and not isinstance(objective, Objective):
             raise TypeError(f"objective must be an Objective or None, got {objective!r}")
         if isinstance(bandit, StateRewards) or isinstance(policy, TokenChain):
-            if objective is not None:
-                raise ValueError("objective must be None for a TokenChain; give it to problem.listed(), of up to 4,096 responses")
             if not isinstance(bandit, StateRewards):
                 raise TypeError(f"bandit must be StateRewards(success) for a TokenChain, got {bandit!r}")
             if not isinstance(policy, TokenChain):
@@ -137,7 +135,7 @@ class Problem:
         if not isinstance(self.policy, TokenChain) or not isinstance(self.bandit, StateRewards):
             return self
         bandit, policy = listed_chain(self.policy, self.bandit)
-        return Problem(bandit, policy, theta=self.theta, name=self.name, title=self.title)
+        return Problem(bandit, policy, theta=self.theta, name=self.name, title=self.title, objective=self.objective)
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""

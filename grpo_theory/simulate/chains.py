@@ -346,8 +346,8 @@ class ChainGradients:
         """Simulate replications, in blocks of a size, from the first block on, with progress told."""
         tokens = self.sizes[0] * self.sizes[1] * self.current.policy.horizon
         at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
-        names, power = [one.estimator.name for one in self.weights], self.current.moments.known_gradient_squared_norm
-        _ = self.current.moments.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
+        names, power = [one.estimator.name for one in self.weights], self.current.target.known_gradient_squared_norm
+        _ = self.current.target.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
 
         def block(number: int) -> GradientSimulation:
             first, left = number * size, min(size, replications - (number - first_block) * size)
@@ -360,7 +360,7 @@ class ChainGradients:
 
     def observe(self, number: int, replications: int) -> Array:
         """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""
-        (batch_size, group_size), moments = self.sizes, self.current.moments
+        (batch_size, group_size), moments = self.sizes, self.current.target
         walks = make_walks(replications * batch_size, group_size, self.current.policy.horizon)
         draw_walks(self.words, number, 0, batch_size * group_size, self.chances, walks)
         batch = seen(walks, self.sampler, {name for one in self.weights for name in one.estimator.advantage.reads})
