@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_chain import assert_one_law, free, goal, graded
 
 import grpo_theory as gt
 
@@ -146,6 +147,68 @@ def test_continuations_add_what_falls_as_one_over_their_number(kind):
     assert abs(found.mse[0] - mse) < 4.9 * found.mse_standard_error[0] < 0.1 * (laws[1].trace - exact.trace)
 
 
+def by_time(point, settings):
+    """Credits of a chain's tokens by time, state and token, and the same of its listed responses."""
+    chain = free().policy
+    table = settings[0] * np.sin(1.0 + np.arange(chain.horizon * chain.n_logits)).reshape(chain.horizon, -1)
+    if isinstance(point.policy, gt.TokenChain):
+        return table.reshape(chain.horizon, *chain.transitions.shape)
+    edges = point.policy.logit_map.features.argmax(axis=-1)[:, np.maximum(point.policy.paths.edges, 0)]
+    return table[np.arange(chain.horizon), edges]
+
+
+GAE, CLIPPED = gt.estimation.CREDITS["gae"].with_settings(0.6), {"ratio": "token", "clip": "by sign", "aggregation": "own length"}
+ON_CHAINS = {
+    "values": ("values", {}),
+    "values, clipped": ("values", {"advantage": "grpo"} | CLIPPED),
+    "gae": (GAE, {"advantage": "rloo", "ratio": "token", "aggregation": "own length"}),
+    "gae, whole ratio": (GAE, {"advantage": "rloo", "ratio": "trajectory"}),
+    "continuations": (GAE.with_continuations(2), {"advantage": "rloo", "ratio": "token", "aggregation": "own length"}),
+    "own": (gt.estimation.Credit("by time", by_time, (0.7,)), {"advantage": "rloo"} | CLIPPED),
+}
+
+
+@pytest.mark.parametrize("make", [free, graded, goal])
+@pytest.mark.parametrize("name", ON_CHAINS)
+@pytest.mark.parametrize("away", [0.0, 0.5])
+def test_laws_on_a_chain_are_those_of_its_listed_responses(make, name, away):
+    """Values, decays, errors of continuations, credits of one's own, clips by sign, shares by length, both ratios."""
+    credit, parts = ON_CHAINS[name]
+    if (name, make) == ("own", graded):
+        return  # its responses share features, of which tokens cannot be told
+    problem, one = make(), estimator(credit, **parts)
+    sizes = {"batch_size": 3, "group_size": 4, "behaviour": problem.theta + away * np.sin(np.arange(problem.theta.size))}
+    found, listed = gt.gradient_law(problem, None, one, **sizes), gt.gradient_law(problem.listed(), None, one, **sizes)
+    assert_one_law(found, listed)
+    np.testing.assert_allclose(gt.gradient_mean(problem, None, one, **sizes), found.mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["values, clipped", "continuations", "own"])
+def test_estimates_on_a_chain_have_their_law(name, seed):
+    """Off policy; without credits, or with each other's, they are far from it."""
+    problem, one = free(), estimator(ON_CHAINS[name][0], **ON_CHAINS[name][1])
+    directions = np.eye(problem.theta.size)[:4]
+    sizes = {"batch_size": 3, "group_size": 4, "behaviour": problem.theta + 0.5 * np.sin(np.arange(problem.theta.size))}
+    law, bare = (
+        gt.gradient_law(problem, None, each, **sizes) for each in (one, replace(one, credit=gt.estimation.CREDITS["none"]))
+    )
+    run = gt.simulate_gradients(problem, None, one, **sizes, directions=directions, replications=10_000, rng=seed(5))
+    along = (run.along[0] - directions @ law.mean) / run.along_standard_error[0]
+    assert np.abs([*along, (run.mse[0] - law.mse) / run.mse_standard_error[0]]).max() < 4.9
+    assert abs(bare.mse - law.mse) > 10.0 * run.mse_standard_error[0]
+
+
+def test_values_of_a_thousand_tokens_are_unbiased_and_quieter_than_a_baseline():
+    parity = gt.TokenChain([[0, 1], [1, 0], [2, 3], [3, 2]], horizon=1024, starts=[0, 2])
+    problem = gt.Problem(gt.StateRewards([1, 0, 0, 1]), parity, theta=[0, -6, 0, -6.5, 0, -7.5, 0, -7])
+    values, oracle = (gt.gradient_law(problem, None, one, **SIZES) for one in (estimator("values"), "oracle"))
+    np.testing.assert_allclose(values.mean, gt.gradient(problem), rtol=1e-9)
+    assert values.trace < 0.75 * oracle.trace
+    assert np.trace(values.covariance()) == pytest.approx(values.trace, rel=1e-9)
+    path = gt.mean_path(problem, None, estimator("gae"), gt.Constant(0.5), group_size=2, steps=1)
+    np.testing.assert_allclose(path.theta[1] - path.theta[0], 0.5 * gt.gradient(problem), rtol=1e-9)
+
+
 def test_a_penalty_in_the_loss_is_not_in_the_values_too():
     """Of KL(pi || reference) the gradient is climbed once: by credits of penalised rewards, or by the loss beside others."""
     problem = gt.Problem(PROBLEM.bandit, TREE, gt.KL(0.3, [[0.2, 0.5, 0.3]]), theta=PROBLEM.theta)
@@ -174,10 +237,14 @@ def test_what_cannot_have_credits_says_so(check_refused):
     clipped = estimator("vine", ratio="token", clip="by sign")
     penalised = gt.Problem(PROBLEM.bandit, TREE, gt.KL(0.1, [[0.2, 0.5, 0.3]]))
     short = gt.estimation.Credit("short", lambda point, settings: np.zeros((1, 2)))
+    behind = {"behaviour": chain.theta + np.sin(np.arange(chain.theta.size))}
+    late, whole = estimator("gae", ratio="token", clip="by sign"), estimator("values", ratio="trajectory")
     check_refused(
         (lambda: gt.simulate_training(PROBLEM, PROBLEM.theta, one, gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
-        (lambda: gt.gradient_law(chain, chain.theta, one, **SIZES), "tables over listed responses"),
-        (lambda: gt.simulate_gradients(chain, chain.theta, one, **run), "tables over responses"),
+        (lambda: gt.simulate_training(chain, chain.theta, one, gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
+        (lambda: gt.gradient_law(chain, None, estimator(short), **SIZES), r"credit must have shape .*\(T, S, V\)"),
+        (lambda: gt.gradient_law(chain, None, late, **SIZES, **behind), "must not see the sign of credits"),
+        (lambda: gt.simulate_gradients(chain, None, whole, **run, **behind), "weigh each token by its own ratio"),
         (lambda: gt.exact.climbed(one, [0.0, 1.0], group_size=2), "no function of the rewards' law"),
         (lambda: estimator("value"), "credit must be"),
         (

@@ -498,6 +498,7 @@ class Credit(Part):
     function : callable
         ``function(point, settings)`` returns the credits of the tokens of all responses, shape (M, K, T), at the `gt.Point` of
         the policy that samples.  Beyond a response's end they are not read.  Ratio, clip and aggregation apply to them.
+        Of a `TokenChain` they have the shape (T, S, V): by tokens drawn so far, state and token.
     settings : tuple of float
         What the function finds in `settings`.
     continuations : int, default 0
@@ -530,7 +531,10 @@ class Credit(Part):
     continuations: int = 0
 
     def __post_init__(self) -> None:
-        as_count("continuations", self.continuations, 0)
+        if as_count("continuations", self.continuations, 0) and self.function is not advantage_estimation:
+            raise ValueError(
+                f"credit must be of exact values, as 'values' and 'gae' are, to have continuations, got {self.name!r}"
+            )
 
     def with_continuations(self, continuations: int) -> "Credit":
         """Return the same credit with values that are the mean of so many continuations, exact ones if it is 0."""

@@ -253,7 +253,7 @@ def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | P
     Of a kernel that reads only rewards the mean is a policy gradient with mean advantages in place of rewards.  Nothing is then
     enumerated but the rewards of the group's others.  Other estimators take their whole law.
     """
-    bandit, paths, on_policy, plain = sampler.bandit, current.policy.paths, current is sampler, True
+    bandit, on_policy, plain = sampler.bandit, current is sampler, True
     estimator = find(estimator) if isinstance(estimator, str | list | tuple) else estimator
     if isinstance(estimator, Estimator):
         estimator = estimator.at_lengths(current.policy.lengths)
@@ -268,7 +268,10 @@ def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | P
             "estimator must be named or composed where there is a penalty, a TokenChain or a behaviour policy: a function of "
             "values and law is an advantage in groups without end, and knows nothing of these"
         )
-    chances, advantages = given_own_reward(estimator, bandit.values, sampler.reward_law, group_size)
+    paths, (chances, advantages) = (
+        current.policy.paths,
+        given_own_reward(estimator, bandit.values, sampler.reward_law, group_size),
+    )
 
     def worth(kept: Array) -> Array:
         """Return the mean of what is kept of the advantages, times each response's chance, shape (M, K)."""

@@ -27,7 +27,8 @@ from grpo_theory.exact.multisets import (
     looked_at,
 )
 from grpo_theory.problem import KL, ChainPoint, Paths, Point, TokenChain
-from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_shape, typed
+from grpo_theory.problem.chain_point import ScoreSums, TokenCredits, Walk, chances_to_come
+from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_room, check_shape, typed
 
 POSITIVE, NEGATIVE = 0, 1
 """Indices of the signs of an advantage in a table of gains."""
@@ -202,10 +203,6 @@ def value_errors(point: Point, estimator: Estimator, gains: Array) -> Array:
         raise NotEnumerableError(
             f"estimator {estimator.name!r} must have a clip that does not depend on the sign of a credit, because values that "
             "are means of continuations make the sign random: take 'two-sided', 'upper only' or 'none'"
-        )
-    if estimator.credit.function is not advantage_estimation:
-        raise ValueError(
-            f"credit must be of exact values, as 'values' and 'gae' are, to have continuations, got {estimator.credit.name!r}"
         )
     # V_s + e_s, Var e_s = Var(Z | prefix)/k: e_s is in the credit of token s with -1, and in that of t < s with
     # lambda^(s-1-t) (1 - lambda), as two differences share an estimate (docs/derivations.md, section 39).
@@ -419,7 +416,6 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
     reasons = {
         f"its advantages read {' and '.join(read)}, which a recursion over states does not know": bool(read),
         "it divides by the tokens of the whole group, and a recursion sees one response": bool(estimator.aggregation.pool),
-        "its tokens have credits of their own, which are tables over listed responses": estimator.credit.name != "none",
         "it has a KL term in the loss, and a problem with a chain has no penalty": estimator.kl.place == "loss",
         "off policy its weights are neither a function of each token's own ratio nor the unclipped ratio of the whole response": (
             not own_ratios and not whole_ratio
@@ -443,8 +439,13 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         weights, squares = current.state_probabilities, drawn * np.exp(2.0 * log_ratios)
     chances, shares = sampler.own_sums.mass, shares_by_length(estimator, chain)
     plain = squares is drawn and current.tangent.features is None
+    # A share a(L) of a response of length L is a(L)^2 in second moments (docs/derivations.md, section 15.1).
+    second: Callable = partial(current.score_matrices, squares, gains, shares**2)
+    if estimator.credit.name != "none":
+        walks = [current.walk(weights, shares), current.walk(squares, shares**2)]
+        sums, second = credited_scores(current, token_credits(sampler, estimator), walks, gains)
     # Where how often pairs of tokens are drawn says all, many estimators and policies share one recursion.
-    if current is not sampler and plain and current.n_pairs <= MOST_PAIRS and (shares[chain.lengths] == 1.0).all():
+    elif current is not sampler and plain and current.n_pairs <= MOST_PAIRS and (shares[chain.lengths] == 1.0).all():
         sums = current.sums_of_drawn(sampler, gains)
     else:
         sums = current.score_sums(weights, squares, gains, shares)
@@ -457,8 +458,7 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
     def matrices(prompts: Integers, columns: Integers, chance: Array, coefficients: Array) -> Array:
         every = np.zeros((chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
         every[prompts[:, None], columns] = coefficients / chance[..., None, None]
-        # A share a(L) of a response of length L is a(L)^2 in second moments (docs/derivations.md, section 15.1).
-        return current.score_matrices(squares, gains, shares**2, every)[prompts]
+        return second(every)[prompts]
 
     moments, number = [], (chances > 0.0).sum(axis=1)
     for n_classes in np.unique(number):
@@ -473,10 +473,73 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         looked = distinct_prompts(classes, sampler.moments.known_to_oracles, estimator.reads)
         # E[X_f | Z = z] = M_0/P(Z = z) and E[<X_f, X_g> | Z = z] = Q_0/P(Z = z) (docs/derivations.md, section 15.1).
         given = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
-        moments.append(
-            ScoreMoments(classes, *looked, *given, partial(matrices, prompts, columns, chance), len(gains) > 1, drifting=False)
-        )
+        own = partial(matrices, prompts, columns, chance)
+        moments.append(ScoreMoments(classes, *looked, *given, own, len(gains) > 1, estimator.credit.name != "none"))
     return moments
+
+
+def token_credits(point: ChainPoint, estimator: Estimator) -> TokenCredits:
+    """Return the credits of an estimator's tokens at the point of the policy that samples."""
+    credit, shape = estimator.credit, (point.policy.horizon, *point.policy.transitions.shape)
+    if credit.function is advantage_estimation:
+        return point.generalised_advantages(credit.settings[0], credit.continuations or np.inf)
+    steps = as_numbers("credit", credit.function(point, credit.settings))
+    check_shape("credit", steps, shape, "(T, S, V) for a TokenChain: by tokens drawn, state and token")
+    check_finite("credit", steps)
+    return TokenCredits(steps, 0.0, np.empty(0), np.zeros(shape[:2]))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def credited_sums(walk: Walk, credits: TokenCredits, kinds: Integers, vectors: Array) -> tuple[Array, Array]:
+    """Return sums over responses of X_f (S, R, F, W), and of <X_f, X_g> (S, R, F, F), by the state in which they begin.
+
+    X_f adds up vectors (F, S, V, W) over the tokens.  Those of kind 1, not of kind 0 (F,), are multiplied by the token's credit.
+    """
+    (n_features, *_, width), (n_states, n_rewards), decay = vectors.shape, walk.law.shape, credits.decay
+    check_room("credited scores", (2, *walk.nexts.shape, n_rewards, n_features, max(width, n_features)), "use simulate_gradients")
+    mass, goes_on, k = chances_to_come(walk), walk.goes_on[..., None], walk.weights[..., None]
+    inner, pairs = np.einsum("fsvi,gsvi->svfg", vectors, vectors), kinds[:, None] + kinds
+    # Of N = e + l A, A the next token's credit and e the error of the value before it: sums of N and N^2, of X_f and N X_f.
+    powers, mean = np.zeros((2, n_states, n_rewards)), np.zeros((2, n_states, n_rewards, n_features, width))
+    product, decays = np.zeros((n_states, n_rewards, n_features, n_features)), np.reshape([1.0, decay], (2, 1, 1, 1, 1))
+    for t in range(len(mass), 0, -1):
+        # A token's credit is B - e with B = d + N', and e is independent of all else (docs/derivations.md, section 15.1).
+        d, error, (n, nn) = credits.steps[t - 1][..., None], credits.variances[t - 1][:, None, None], powers[:, walk.nexts]
+        m0 = k * walk.after(t, mass)
+        m1, m2 = d * m0 + goes_on * n, d**2 * m0 + goes_on * (2.0 * d * n + nn)
+        later = goes_on[..., None, None] * mean[:, walk.nexts]
+        later[1] += d[..., None, None] * later[0]
+        crossed = np.einsum("fsvi,fsvrgi->srfg", vectors, later[kinds])
+        alone = np.einsum("fgsvr,svfg->srfg", np.stack([m0, m1, m2 + error * m0])[pairs], inner)
+        product = alone + crossed + crossed.swapaxes(2, 3) + np.einsum("sv,svrfg->srfg", walk.goes_on, product[walk.nexts])
+        weights = np.array([[m0, m1], [decay * m1, decay * m2 - (1.0 - decay) * error * m0]])[:, kinds]
+        mean = decays * later.sum(axis=2) + np.einsum("jfsvr,fsvi->jsrfi", weights, vectors)
+        powers = np.stack([decay * m1, decay**2 * m2 + (1.0 - decay) ** 2 * error * m0]).sum(axis=2)
+    return mean[0], product
+
+
+def credited_scores(current: ChainPoint, credits: TokenCredits, walks: list[Walk], gains: Array) -> tuple[ScoreSums, Callable]:
+    """Return the sums of scores by reward, credits last, and what has their second moments as matrices (M, D, D).
+
+    The walks are those of first and of second moments.
+    """
+    by_sign, shape, starts, n = len(gains) > 1, gains.shape[1:], current.policy.starts, gains[0].size
+    if by_sign and (credits.decay or credits.variances.any()):
+        raise NotEnumerableError("clip must not see the sign of credits that later tokens decide: use simulate_gradients")
+    if by_sign:
+        credits = credits._replace(steps=credits.steps * np.where(credits.steps > 0.0, *gains))
+    gains = np.concatenate([gains, np.ones_like(gains[:1]) if by_sign else gains])
+    kinds, edges = np.array([0] * (len(gains) - 1) + [1]), current.centred(np.eye(n))
+    means, _ = credited_sums(walks[0], credits, kinds, gains[..., None] * edges.reshape(*shape, -1))
+    _, products = credited_sums(walks[1], credits, kinds, gains[..., None] * current.tangent.vectors(edges).reshape(*shape, -1))
+
+    def matrices(coefficients: Array) -> Array:
+        # Each entry of each feature is a feature of its own.
+        apart = (gains[:, None] * edges.T.reshape(-1, *shape)).reshape(-1, *shape, 1)
+        _, own = credited_sums(walks[1], credits, np.repeat(kinds, n), apart)
+        return np.einsum("mrfg,mrfdge->mde", coefficients, own[starts].reshape(*coefficients.shape[:3], n, -1, n))
+
+    return ScoreSums(np.empty(0), means[starts], products[starts], np.empty(0)), matrices
 
 
 def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:

@@ -170,6 +170,27 @@ def pair_counts(walk: Walk, starts: Integers) -> PairCounts:
     return PairCounts(mass[0, starts], edge_mass(walk, mass, starts), pairs)
 
 
+class TokenCredits(NamedTuple):
+    """The credits A_t = d_t + l A_{t+1} of a chain's tokens, of responses that one policy draws.
+
+    Attributes
+    ----------
+    steps : ndarray, shape (T, S, V)
+        d, of the token that is drawn when t others have been.
+    decay : float
+        l.
+    law : ndarray, shape (T, S, R)
+        The probability of each reward value when t tokens have been drawn, which continuations are drawn from.
+    variances : ndarray, shape (T, S)
+        Of the error of the value there; 0 where values are exact.
+    """
+
+    steps: Array
+    decay: float
+    law: Array
+    variances: Array
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
     """Sums over responses, weighted by their probabilities, of what their tokens add up to: F vectors of scores a response.
@@ -355,6 +376,15 @@ class ChainPoint(Point):
     def climbed(self) -> Array:
         """What is climbed at each prompt, shape (M,)."""
         return self.value if self.objective is None else self.objective.value(self.bandit.values, self.reward_law)
+
+    def generalised_advantages(self, decay: float, draws: float = np.inf) -> TokenCredits:
+        """Return the credits that are differences of values, exact or each the mean of so many rewards drawn anew."""
+        walk, values = self.walk(self.state_probabilities, self.unit_shares), self.bandit.values
+        check_room("the credits of all tokens", (len(walk.shares), *walk.nexts.shape), "take a shorter horizon, or fewer states")
+        law = chances_to_come(walk)
+        # d_t = V_{t+1} - V_t, with V_t(s) = sum_z z H_t(s, z) (docs/derivations.md, sections 15.1 and 39).
+        steps = np.stack([walk.after(t, law) @ values for t in range(1, len(law) + 1)]) - (law @ values)[..., None]
+        return TokenCredits(steps, decay, law, (law * less_mean(values, law) ** 2).sum(axis=-1) / draws)
 
     @cached_array
     def own_sums(self) -> ScoreSums:

@@ -18,9 +18,10 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.exact.multisets import advantages_of
-from grpo_theory.exact.score_moments import by_token, check_penalty, shares_by_length, token_log_ratios
+from grpo_theory.exact.score_moments import by_token, check_penalty, shares_by_length, token_credits, token_log_ratios
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import ChainPoint
+from grpo_theory.problem.chain_point import TokenCredits
 from grpo_theory.simulate.ascents import Training
 from grpo_theory.simulate.draws import fill_aliases
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
@@ -32,6 +33,7 @@ WARM_UP = 24
 """Rounds after which streams that began one apart have nothing in common."""
 _U11, _U3, _U24, _U40, _ONE = (np.uint64(number) for number in (11, 3, 24, 40, 1))
 by_token = lru_cache(maxsize=64)(by_token)
+NO_ERRORS = np.empty((0, 0))
 
 
 class Chances(NamedTuple):
@@ -226,6 +228,7 @@ class ChainWeights:
         depends on the other tokens of its response.
     log_ratios : ndarray, shape (D,)
         Logs of the edges' ratios.
+    credits : TokenCredits or None
     """
 
     estimator: Estimator
@@ -233,9 +236,13 @@ class ChainWeights:
     shares: Array
     gains: Array | None
     log_ratios: Array
+    credits: TokenCredits | None
 
-    def logit_gradients(self, walks: Walks, advantages: Array, batch_size: int) -> Array:
-        """Return the estimates of groups as logit gradients, shape (n, D), for advantages (n, G) and batches of some groups."""
+    def logit_gradients(self, walks: Walks, advantages: Array, batch_size: int, errors: Array = NO_ERRORS) -> Array:
+        """Return the estimates of groups as logit gradients, shape (n, D), for advantages (n, G) and batches of some groups.
+
+        Errors (N, T) are those of the values before the tokens.
+        """
         n_groups, group_size = advantages.shape
         weights = np.zeros((n_groups, self.current.policy.n_logits))
         # a(L)/G for each token; pooled, 1/(tokens of the group) or B/(tokens of the batch) (docs/derivations.md, section 16).
@@ -250,12 +257,17 @@ class ChainWeights:
             clip = self.estimator.clip
             add = adding_anew(compiled(self.estimator.ratio.function), compiled(clip.function))
             add(clip.widths, self.log_ratios, walks, factors, positive, weights)
+        if self.credits is not None:
+            steps = self.credits.steps.reshape(len(self.credits.steps), -1)
+            add_credited(walks, scales, steps, self.credits.decay, errors, self.gains, weights)
         # sum_t w_t (e_(s,v) - p(.|s)) = E - P(E), with P(E) the sum of E in a state, times p (docs/derivations.md, section 15).
         return self.current.centred(weights)
 
 
-def chain_weights(estimator: Estimator, current: ChainPoint, log_ratios: Array) -> ChainWeights:
+def chain_weights(estimator: Estimator, current: ChainPoint, sampler: ChainPoint, log_ratios: Array) -> ChainWeights:
     """Return what the tokens of an estimator weigh at a point, for the logs of their ratios (S, V) there.
+
+    Credits are taken at the point of the policy that samples.
 
     Raises
     ------
@@ -263,8 +275,6 @@ def chain_weights(estimator: Estimator, current: ChainPoint, log_ratios: Array) 
         If the estimator has a KL term in the loss.
     """
     check_penalty(current.kl, estimator)
-    if estimator.credit.name != "none":
-        raise ValueError(f"estimator {estimator.name!r} has credits of tokens, tables over responses: use problem.listed()")
     ratios = np.zeros(log_ratios.size) if estimator.ratio.constant else np.ascontiguousarray(log_ratios).ravel()
     gains = None
     if by_token(estimator):
@@ -273,7 +283,10 @@ def chain_weights(estimator: Estimator, current: ChainPoint, log_ratios: Array) 
         for sign in range(2):
             compiled(estimator.clip.function)(along, 1, sign == 0, estimator.clip.widths, gains[sign])
         gains = gains[:, 0]
-    return ChainWeights(estimator, current, shares_by_length(estimator, current.policy), gains, ratios)
+    credits = None if estimator.credit.name == "none" else token_credits(sampler, estimator)
+    if gains is None and credits is not None:
+        raise ValueError(f"estimator {estimator.name!r} must weigh each token by its own ratio to have credits on a TokenChain")
+    return ChainWeights(estimator, current, shares_by_length(estimator, current.policy), gains, ratios, credits)
 
 
 @kernel
@@ -287,6 +300,20 @@ def add_tabulated(walks, factors, gains, positive, weights):
         for t in range(walks.lengths[i]):
             edge = walks.edges[i, t]
             weights[row, edge] += factor * gains[sign, edge]
+
+
+@kernel
+def add_credited(walks, scales, steps, decay, errors, gains, weights):
+    """Add to weights of edges (n, D) those of tokens' credits, as `add_tabulated` adds those of responses' advantages."""
+    together = scales.shape[0] // weights.shape[0]
+    for i in range(scales.shape[0]):
+        ahead = 0.0
+        for t in range(walks.lengths[i] - 1, -1, -1):
+            edge, error = walks.edges[i, t], errors[i, t] if errors.size else 0.0
+            # A_t = d_t + e_{t+1} - e_t + l A_{t+1} (docs/derivations.md, section 15.1).
+            credit = steps[t, edge] + ahead - error
+            ahead = error + decay * credit
+            weights[i // together, edge] += scales[i] * gains[0 if credit > 0.0 else 1, edge] * credit
 
 
 @lru_cache
@@ -368,7 +395,16 @@ class ChainGradients:
         # What is beyond double precision is found at the end, and said in the reader's words.
         with np.errstate(over="ignore", invalid="ignore"):
             for own in self.weights:
-                logit_gradients = own.logit_gradients(walks, advantages_in(own.estimator, batch, batch_size), batch_size)
+                errors = NO_ERRORS
+                if own.credits is not None and (draws := own.estimator.credit.continuations):
+                    # The mean of so many rewards drawn anew from each state, less their mean; the same for all estimators.
+                    states, values = walks.edges // self.current.policy.vocabulary_size, self.sampler.bandit.values
+                    law = own.credits.law[np.arange(states.shape[1]), states]
+                    law /= np.maximum(law.sum(axis=-1, keepdims=True), 0.5)
+                    generator = np.random.Generator(np.random.SFC64([*self.words.tolist(), number]))
+                    errors = (generator.multinomial(draws, law) / draws - law) @ values
+                advantages = advantages_in(own.estimator, batch, batch_size)
+                logit_gradients = own.logit_gradients(walks, advantages, batch_size, errors)
                 vectors = self.current.tangent.vectors(logit_gradients)
                 apart = ((vectors - moments.prompt_gradients[walks.prompts]) ** 2).sum(axis=1)
                 # ghat = (1/B) sum_b Phi' c_b, with ||ghat - g||^2, ||ghat||^2 and g . ghat (docs/derivations.md, section 37).
@@ -398,7 +434,7 @@ def chain_gradients(
     log_ratios = np.zeros(current.state_probabilities.shape)
     if current is not sampler and not all(one.ratio.constant for one in estimators):
         log_ratios = token_log_ratios(current, sampler)
-    weights = [chain_weights(estimator, current, log_ratios) for estimator in estimators]
+    weights = [chain_weights(estimator, current, sampler, log_ratios) for estimator in estimators]
     return ChainGradients(current, sampler, weights, chances_of(sampler), sizes, directions, words)
 
 
@@ -465,7 +501,7 @@ class ChainRun:
         # A token that was never sampled is on no response, so that its ratio does not matter.
         away = current.state_log_probabilities - sampler.state_log_probabilities
         # w_t = share_t clip(r_t), by l_t = log(pi/pi_0) of its edge (docs/derivations.md, section 16).
-        weigh = chain_weights(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
+        weigh = chain_weights(training.estimator, current, sampler, np.where(sampler.state_probabilities > 0.0, away, 0.0))
         logit_gradients = weigh.logit_gradients(walks, advantages, len(advantages))
         state, self.count = self.state, self.count + 1
         # ghat = (1/B') Phi' sum_b c_b, and theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162).
