@@ -40,9 +40,8 @@ def objective(problem: Problem, theta: ArrayLike | None = None) -> Array:
     [0.633, 0.467]
     """
     theta = problem.theta if theta is None else theta
-    bandit, kl = problem.bandit, problem.kl
+    bandit, kl, weights = problem.bandit, problem.kl, problem.bandit.prompt_weights
     if isinstance(problem.policy, TokenChain):
-        weights = bandit.prompt_weights
         return _at_points(problem, theta, lambda at: weights @ on_chain(problem, at).climbed if np.isfinite(at).all() else nan)[
             ()
         ]
@@ -56,7 +55,7 @@ def objective(problem: Problem, theta: ArrayLike | None = None) -> Array:
     if kl is not None:
         # V = sum_k pi_k {E[Z|k] - strength log(pi_k/reference_k)} (docs/derivations.md, section 5).
         value = value - kl.strength * (pi * (log_pi - np.log(kl.reference))).sum(axis=-1)
-    return np.asarray((value * bandit.prompt_weights).sum(axis=-1))[()]
+    return np.asarray((value * weights).sum(axis=-1))[()]
 
 
 def _at_points(problem: Problem, theta: ArrayLike, function: Callable[[Array], ArrayLike]) -> Array:

@@ -268,10 +268,8 @@ def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | P
             "estimator must be named or composed where there is a penalty, a TokenChain or a behaviour policy: a function of "
             "values and law is an advantage in groups without end, and knows nothing of these"
         )
-    paths, (chances, advantages) = (
-        current.policy.paths,
-        given_own_reward(estimator, bandit.values, sampler.reward_law, group_size),
-    )
+    chances, advantages = given_own_reward(estimator, bandit.values, sampler.reward_law, group_size)
+    paths = current.policy.paths
 
     def worth(kept: Array) -> Array:
         """Return the mean of what is kept of the advantages, times each response's chance, shape (M, K)."""

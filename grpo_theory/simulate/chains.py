@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.exact import score_moments
 from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.exact.multisets import advantages_of
-from grpo_theory.exact.score_moments import by_token, check_penalty, shares_by_length, token_credits, token_log_ratios
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chain_point import TokenCredits
@@ -32,7 +32,7 @@ from grpo_theory.validation import Array, Integers
 WARM_UP = 24
 """Rounds after which streams that began one apart have nothing in common."""
 _U11, _U3, _U24, _U40, _ONE = (np.uint64(number) for number in (11, 3, 24, 40, 1))
-by_token = lru_cache(maxsize=64)(by_token)
+by_token = lru_cache(maxsize=64)(score_moments.by_token)
 NO_ERRORS = np.empty((0, 0))
 
 
@@ -274,19 +274,13 @@ def chain_weights(estimator: Estimator, current: ChainPoint, sampler: ChainPoint
     ValueError
         If the estimator has a KL term in the loss.
     """
-    check_penalty(current.kl, estimator)
+    score_moments.check_penalty(current.kl, estimator)
     ratios = np.zeros(log_ratios.size) if estimator.ratio.constant else np.ascontiguousarray(log_ratios).ravel()
-    gains = None
-    if by_token(estimator):
-        along, gains = np.empty((1, ratios.size)), np.empty((2, 1, ratios.size))
-        compiled(estimator.ratio.function)(ratios.reshape(1, -1), 1, along)
-        for sign in range(2):
-            compiled(estimator.clip.function)(along, 1, sign == 0, estimator.clip.widths, gains[sign])
-        gains = gains[:, 0]
-    credits = None if estimator.credit.name == "none" else token_credits(sampler, estimator)
+    gains = score_moments.gains_of_response(estimator, ratios[None], compiled=True)[:, 0] if by_token(estimator) else None
+    credits = None if estimator.credit.name == "none" else score_moments.token_credits(sampler, estimator)
     if gains is None and credits is not None:
         raise ValueError(f"estimator {estimator.name!r} must weigh each token by its own ratio to have credits on a TokenChain")
-    return ChainWeights(estimator, current, shares_by_length(estimator, current.policy), gains, ratios, credits)
+    return ChainWeights(estimator, current, score_moments.shares_by_length(estimator, current.policy), gains, ratios, credits)
 
 
 @kernel
@@ -433,7 +427,7 @@ def chain_gradients(
     """Tabulate estimators at a current policy and the one that samples."""
     log_ratios = np.zeros(current.state_probabilities.shape)
     if current is not sampler and not all(one.ratio.constant for one in estimators):
-        log_ratios = token_log_ratios(current, sampler)
+        log_ratios = score_moments.token_log_ratios(current, sampler)
     weights = [chain_weights(estimator, current, sampler, log_ratios) for estimator in estimators]
     return ChainGradients(current, sampler, weights, chances_of(sampler), sizes, directions, words)
 
