@@ -430,7 +430,8 @@ def exponents(found, estimator, optimiser, draws):
     """By how many octaves the best learning rate moves where group size or length doubles, at equal responses, for the page.
 
     The best rate is the vertex of the parabola through the highest mean and its neighbours.  Slopes over sizes are means over
-    arms; slopes over lengths are of texts at the largest budget, means over groups of 8 to 32, whose best rates are in the grid.
+    arms.  Slopes over lengths are of texts at the largest budget.  They are means over groups of 8 to 32, whose best rates lie
+    within the grid.
     """
     rates = 2.0 ** np.array(powers_of(estimator, optimiser, draws))
     every, texts = (in_kind(kind, estimator=estimator, optimiser=optimiser) for kind in (ALL, "text"))
