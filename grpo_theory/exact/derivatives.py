@@ -42,9 +42,8 @@ def objective(problem: Problem, theta: ArrayLike | None = None) -> Array:
     theta = problem.theta if theta is None else theta
     bandit, kl, weights = problem.bandit, problem.kl, problem.bandit.prompt_weights
     if isinstance(problem.policy, TokenChain):
-        return _at_points(problem, theta, lambda at: weights @ on_chain(problem, at).climbed if np.isfinite(at).all() else nan)[
-            ()
-        ]
+        found = _at_points(problem, theta, lambda at: weights @ on_chain(problem, at).climbed if np.isfinite(at).all() else nan)
+        return found[()]
     paths = problem.policy.paths
     log_pi = paths.along(paths.log_probabilities(problem.policy.logits(theta)))
     pi = np.exp(log_pi)
