@@ -21,6 +21,7 @@ from .estimation import Clip as Clip
 from .estimation import Credit as Credit
 from .estimation import Estimator as Estimator
 from .estimation import KLTerm as KLTerm
+from .estimation import Memory as Memory
 from .estimation import Mismatch as Mismatch
 from .estimation import Ratio as Ratio
 from .estimation import allocation_rules as allocation_rules

@@ -126,10 +126,11 @@ class Algorithm:
         rollout = (len(path) - 1) // self.inner_steps
         return self.dense.at(path[max(0, rollout - self.lag) * self.inner_steps])
 
-    def serve(self, path, memory, prompts, outcomes):
+    def serve(self, path, memory, prompts, outcomes, advantages=None):
         """Return the path and the optimiser's memory after the updates of a rollout, and how many tokens were clipped."""
         then, size, clipped = self.sampler(path), len(prompts) // self.inner_steps, 0
-        advantages = self.dense.advantages(then, self.estimator, prompts, outcomes)
+        if advantages is None:
+            advantages = self.dense.advantages(then, self.estimator, prompts, outcomes)
         for j in range(self.inner_steps):
             own, now, count = slice(j * size, (j + 1) * size), self.dense.at(path[-1]), len(path)
             sample = now, then, self.estimator, prompts[own], outcomes[own], advantages[own]

@@ -192,7 +192,7 @@ def test_parts_of_ones_own(monkeypatch):
 def test_kernels_see_the_behaviour_policy(kl, ratio):
     c = sequences("kl")
     e = estimator_of("all fields", ratio, "by sign", "own length", kl)
-    assert e.reads == frozenset(gt.Batch._fields) - {"parameters"}
+    assert e.reads == frozenset(gt.Batch._fields) - {"parameters", "memory"}
     law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=c.behaviour)
     assert_law(law, batch_law(c, e, 2, 2, behaviour=c.behaviour))
     # Any one field of the current policy in place of the behaviour policy's would be seen, and so would one token each.

@@ -84,7 +84,8 @@ OTHERWISE |= {"advantages": {"rewards": [1.0, 0.0], "name": "verl_opo", "weights
 OTHERWISE |= {"value_effective": {"bounds": (0.0, 1.0)}, "last_iterate_ellipsoid": {"contrasts": np.eye(3)}}
 OTHERWISE |= {"paired_sequence": {"horizon": 30}, "Pilot": {"directions": None}, "RecordedTraining": {"theta0": None}}
 OTHERWISE |= {"coverage_grid": {"functions": {"value": gt.intervals.value_clustered}, "truth": 0.5, "reference": None}}
-OTHERWISE |= {"worst_case": {"starts": 4}, "compose": {"name": "grpo", "kl": "k1 in reward"}, "estimator": {"name": "fuzzed"}}
+OTHERWISE |= {"worst_case": {"starts": 4}, "compose": {"name": "grpo", "kl": "k1 in reward"}}
+OTHERWISE |= {"estimator": {"name": "fuzzed", "memory": None}}
 """Arguments of a callable that are not these."""
 
 RECORDS = """AllocationLaw Batch Coverage Ellipsoid GradientLaw GradientSimulation GroupSizeLaw Interval Moments Point RolloutLog
@@ -92,9 +93,9 @@ TrainingRuns WorstCase"""
 """Records that the package makes, and no user: they hold what they are given."""
 WITHOUT_INPUT = "LogitMap NotEnumerableError Optimiser Schedule SmoothMap"
 """A class to derive from, an error and protocols."""
-ELSEWHERE = "sketch Aggregation Clip Credit Estimator KLTerm Mismatch Objective Observable Ratio check"
+ELSEWHERE = "sketch Aggregation Clip Credit Estimator KLTerm Memory Mismatch Objective Observable Ratio check"
 """Tried in tests/test_sketch.py, where torch is installed, and in tests/test_registry.py, test_mismatch.py, test_credits.py,
-test_objectives.py, test_mean_path.py and test_sides.py."""
+test_objectives.py, test_mean_path.py, test_memory.py and test_sides.py."""
 LEFT = {*f"{RECORDS} {WITHOUT_INPUT} {ELSEWHERE}".split()}
 ROOMS = {
     gt: " ".join(name for name in dir(gt) if callable(getattr(gt, name)) and name not in LEFT),

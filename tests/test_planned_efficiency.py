@@ -122,7 +122,7 @@ def is_multiple(estimator, size):
         lengths[0, 0] = 9  # the horizon
         fields = [rewards, 1.0 + rng.random(rewards.shape), lengths, -rewards, *rng.random((len(PROMPT_FIELDS), 3))]
         found = np.full(rewards.shape, np.nan)
-        plain_python(estimator.advantage.function)(Batch._make([*fields, estimator.advantage.parameter_array]), found)
+        plain_python(estimator.advantage.function)(Batch(*fields, estimator.advantage.parameter_array), found)
         whole = {"": 1.0, "group": lengths.sum(axis=1, keepdims=True), "batch": lengths.sum()}[estimator.aggregation.pool]
         weights = estimator.aggregation.shares(lengths.ravel()).reshape(lengths.shape) / whole
         factors.append(weights * found / (rewards - rewards.mean(axis=1, keepdims=True)))

@@ -181,7 +181,7 @@ def test_what_makes_no_estimator_is_refused_by_name(registry, check_refused):
     refused = [
         (lambda: gt.estimator(""), "name must be a non-empty string, got ''"),
         (made(some_kernel, minimum_group_size=0), "minimum_group_size must be at least 1, got 0"),
-        (made(lambda batch: None), "must be a plain function of two arguments; a kernel is kernel(batch, advantages)"),
+        (made(lambda batch: None), "must be a plain function of 2 arguments; a kernel is kernel(batch, advantages)"),
         (made(waits), "the kernel 'waits' must run when it is called"),
         (made(yields), "the kernel 'yields' must run when it is called"),
         (made(some_kernel, parameters=[("epsilon", 1.0)]), "parameters must be a mapping of names to numbers"),

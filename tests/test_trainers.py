@@ -119,13 +119,13 @@ def fill(name, rewards, lengths=None, plain=False, norms=None, **parameters):
     lengths = np.ones(rewards.shape, dtype=np.int64) if lengths is None else np.ascontiguousarray(lengths)
     norms = np.ones(rewards.shape) if norms is None else np.ascontiguousarray(norms)
     batch = Batch(rewards, norms, lengths, -norms, *known_to_oracles(len(rewards)), advantage.parameter_array)
-    unread = set(Batch._fields[:-1]) - advantage.reads - {"lengths"}
+    unread = set(Batch._fields[:-2]) - advantage.reads - {"lengths"}
     batch = batch._replace(**{field: np.full(getattr(batch, field).shape, np.nan) for field in unread})
     found = np.full(rewards.shape, np.nan)
     if plain:
         advantage.function(batch, found)
     else:
-        advantage.run(batch[:-1], found)
+        advantage.run(batch[:-2], found)
     return found
 
 

@@ -13,11 +13,52 @@ from typing import Any, Self
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from grpo_theory.estimation import kernel as contracts
 from grpo_theory.estimation.code import plain_python
-from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, RESPONSE_FIELDS, Batch, compile_kernel, read_only_batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, compile_kernel, read_only_batch
 from grpo_theory.estimation.parts import Part
 from grpo_theory.user_text import printable
-from grpo_theory.validation import Array, Integers, as_number, read_only
+from grpo_theory.validation import Array, Integers, as_number, as_real_array, read_only
+
+
+@dataclass(frozen=True, eq=False)
+class Memory(Part):
+    """What an estimator remembers of each prompt, S numbers, from rollout to rollout.
+
+    All groups of a rollout read the memory from before it.  Then each group's rewards change the memory of its prompt, one group
+    after another where a prompt has several.  Training runs carry it on, and laws of one update are given the start.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(memory, rewards, parameters)`` turns what is remembered of a prompt, memory (S,), into the next, in place.  It
+        is given the rewards (G,) of a group of the prompt, as the kernel sees them, and the estimator's parameters (P,).
+    start : array_like, shape (S,) or (M, S)
+        What is remembered before the first rollout, of every prompt or of each of M prompts.
+
+    Examples
+    --------
+    A Beta law of the prompt's success, whose counts of failures and successes are discounted:
+
+    >>> import grpo_theory as gt
+    >>> def count(memory, rewards, parameters):
+    ...     memory[:] *= parameters[0]
+    ...     memory[1] += rewards.sum()
+    ...     memory[0] += rewards.size - rewards.sum()
+    >>> @gt.estimator("beta_example", parameters={"discount": 0.9}, memory=gt.Memory(count, [1.0, 1.0]))
+    ... def beta(batch, advantages):
+    ...     for b in range(batch.rewards.shape[0]):
+    ...         advantages[b] = batch.rewards[b] - batch.memory[b, 1] / batch.memory[b].sum()
+    >>> gt.advantages([[1.0, 0.0]], beta)[0].tolist(), gt.advantages([[1.0, 0.0]], beta.with_memory([1.0, 3.0]))[0].tolist()
+    ([0.5, -0.5], [0.25, -0.75])
+    """
+
+    function: Callable
+    start: Any
+
+    def __post_init__(self) -> None:
+        contracts.check_arguments(self.function, 3, contracts.REMEMBERS[1])
+        object.__setattr__(self, "start", read_only(as_real_array("start", np.atleast_2d(self.start), 2)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +81,8 @@ class Advantage(Part):
     exchangeable : bool
         Whether it is declared to treat responses alike, wherever they stand in the group.  Then it is a table over how many
         responses got each reward, and is not called on each group.
+    memory : Memory, optional
+        What is remembered of a prompt, if anything is.
 
     Examples
     --------
@@ -56,6 +99,7 @@ class Advantage(Part):
     couples_groups: bool
     reads: frozenset[str]
     exchangeable: bool = False
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(as_parameters(self.parameters)))
@@ -66,13 +110,20 @@ class Advantage(Part):
         return compile_kernel(self.function)
 
     def run(self, fields: Iterable[np.ndarray], advantages: Array) -> None:
-        """Fill advantages (B, G) for the fields of a batch, in its order and without parameters."""
+        """Fill advantages (B, G) for `FIELDS` of a batch, after which come S columns of memory."""
         self.kernel(read_only_batch(fields, self.parameter_array), advantages)
 
     @property
     def parameter_array(self) -> Array:
         """The parameters' values, shape (P,)."""
         return np.array(list(self.parameters.values()), dtype=np.float64)
+
+    def remembered(self, n_prompts: int) -> Array:
+        """Return what is remembered of so many prompts before the first rollout, shape (S, M); S is 0 without a memory."""
+        start = self.memory.start if self.memory else np.empty((1, 0))
+        if len(start) not in (1, n_prompts):
+            raise ValueError(f"start must have 1 or {n_prompts} rows in the memory of {self.name!r}, got {len(start)}")
+        return np.resize(start, (n_prompts, start.shape[1])).T
 
     @property
     def description(self) -> str:
@@ -131,7 +182,7 @@ def try_kernel(advantage: Advantage, group_size: int) -> None:
         if "read-only" not in why:
             raise
         name = advantage.function.__qualname__
-        raise TypeError(f"the kernel {name!r} writes on the batch, which is read-only: {why}; {CONTRACT}") from None
+        raise TypeError(f"the kernel {name!r} writes on the batch, which is read-only: {why}; {contracts.CONTRACT}") from None
     for batch in batches:
         why = failure(advantage, batch)
         if why:
@@ -173,7 +224,7 @@ def try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, length
     for batch in _own_batches(advantage, group_size, values, tokens) if group_size <= _LARGEST_GROUP else []:
         if failure(advantage, batch):
             for b in range(len(batch.rewards)):  # which of the groups it is
-                group = Batch._make([*(field[b : b + 1] for field in batch[:-1]), batch.parameters])
+                group = Batch._make([*(field[b : b + 1] for field in batch[:-2]), batch.parameters, batch.memory[b : b + 1]])
                 why = failure(advantage, group)
                 if why:
                     seen = f"rewards {short(group.rewards[0].tolist())} and lengths {short(group.lengths[0].tolist())}"
@@ -200,9 +251,9 @@ def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: 
 
 def _batch(advantage: Advantage, rewards: Array, lengths: Integers) -> Batch:
     """Return groups of these rewards and lengths (B, G), which nobody can write."""
-    norms, means = 1.0 + np.random.default_rng(0).random(rewards.shape), rewards.mean(axis=1)
-    fields = np.ascontiguousarray(rewards), norms, np.ascontiguousarray(lengths), -norms, means, rewards.std(axis=1), means.copy()
-    return Batch._make([*read_only(fields), advantage.parameter_array])
+    norms, means, kept = 1.0 + np.random.default_rng(0).random(rewards.shape), rewards.mean(axis=1), advantage.memory
+    known = means, rewards.std(axis=1), means, *(np.resize(kept.start, (len(rewards), kept.start.shape[1])).T if kept else ())
+    return read_only_batch([rewards, norms, lengths, -norms, *known], advantage.parameter_array)
 
 
 def failure(advantage: Advantage, batch: Batch) -> str:
@@ -214,6 +265,9 @@ def failure(advantage: Advantage, batch: Batch) -> str:
     try:
         with np.errstate(all="ignore"):
             plain_python(advantage.function)(batch, np.full(batch.rewards.shape, np.nan))
+            if advantage.memory:
+                for own, rewards in zip(batch.memory.copy(), batch.rewards, strict=True):
+                    plain_python(advantage.memory.function)(own, rewards, batch.parameters)
     except Exception as error:
         if isinstance(error, ArithmeticError) or str(error) == "math domain error":
             return ""
@@ -269,7 +323,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
         Five coefficients and the constant.  The coefficients multiply the response's own reward, the sum of the group's rewards,
         and the prompt's value, standard deviation and optimal baseline.
     """
-    if advantage.couples_groups or advantage.reads & set(RESPONSE_FIELDS[1:]) or group_size > LARGEST_GROUP:
+    if advantage.couples_groups or advantage.memory or advantage.reads & set(RESPONSE_FIELDS[1:]) or group_size > LARGEST_GROUP:
         return None
     n_symbols = group_size + len(PROMPT_FIELDS)
     identity, symbols = np.eye(n_symbols + 1), np.empty(n_symbols, dtype=object)
@@ -278,7 +332,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     advantages = np.full((1, group_size), np.nan, dtype=object)
     fields = (symbols[group_size + f : group_size + f + 1] for f in range(len(PROMPT_FIELDS)))
     lengths, norms = np.ones((1, group_size), dtype=np.int64), np.full((1, group_size), np.nan)
-    batch = Batch._make([symbols[None, :group_size], norms, lengths, norms, *fields, advantage.parameter_array])
+    batch = read_only_batch([symbols[None, :group_size], norms, lengths, norms, *fields], advantage.parameter_array)
     try:
         advantage.function(batch, advantages)
         forms = [form if isinstance(form, AffineForm) else AffineForm(float(form) * identity[-1]) for form in advantages[0]]

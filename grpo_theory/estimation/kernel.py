@@ -26,7 +26,10 @@ import numpy as np
 
 from grpo_theory.estimation.code import drawing
 from grpo_theory.jit import compiled, kernel, types
-from grpo_theory.validation import Array, Integers
+from grpo_theory.validation import Array, Integers, read_only
+
+NO_MEMORY = read_only(np.empty((0, 0)))
+"""What a kernel finds in ``batch.memory`` where nothing is remembered."""
 
 
 class Batch(NamedTuple):
@@ -51,6 +54,8 @@ class Batch(NamedTuple):
         The prompt's b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x] (for oracles).
     parameters : ndarray, shape (P,)
         The estimator's own parameters, in the order in which it declares them.
+    memory : ndarray, shape (B, S)
+        What the estimator remembered of the prompt before this rollout, see `Memory`; of shape (0, 0) if it remembers nothing.
 
     Examples
     --------
@@ -73,16 +78,18 @@ class Batch(NamedTuple):
     standard_deviations: Array
     optimal_baselines: Array
     parameters: Array
+    memory: Array = NO_MEMORY
 
 
 _DEFERRED = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths", "log_probabilities")
 PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
+FIELDS = RESPONSE_FIELDS + PROMPT_FIELDS
 
 
 _TABLE, _VECTOR = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (2, 1))
 _LENGTHS = types.Array(types.int64, 2, "C", readonly=True)
-SIGNATURE = types.void(types.NamedTuple((_TABLE, _TABLE, _LENGTHS, _TABLE, *[_VECTOR] * 4), Batch), types.float64[:, ::1])
+SIGNATURE = types.void(types.NamedTuple((_TABLE, _TABLE, _LENGTHS, _TABLE, *[_VECTOR] * 4, _TABLE), Batch), types.float64[:, ::1])
 """Nobody may write on a batch, because it is shared by all the kernels that see it."""
 
 CONTRACT = (
@@ -90,19 +97,24 @@ CONTRACT = (
     + ", batch.".join(Batch._fields)
     + ", writes on none of them, and fills advantages (B, G) in place; it draws nothing and returns nothing"
 )
+_REMEMBER = "a memory's function is remember(memory, rewards, parameters): it turns memory (S,) into the next in place"
+REMEMBERS = types.void(types.float64[::1], _VECTOR, _VECTOR), _REMEMBER
+"""Signature and contract of the function of a `Memory`."""
 
 
 def read_only_batch(fields: Iterable[np.ndarray], parameters: Array) -> Batch:
-    """Return a batch of these fields, in its order, and parameters, none of which can be written on."""
-    views = [np.ascontiguousarray(field).view() for field in (*fields, parameters)]
+    """Return a batch of `FIELDS`, after which come S columns of memory, and parameters, none of which can be written on."""
+    columns = (rows := [*fields])[len(FIELDS) :]
+    memory = np.stack(columns, axis=1) if columns else NO_MEMORY
+    views = [np.ascontiguousarray(field).view() for field in (*rows[: len(FIELDS)], parameters, memory)]
     for view in views:
         view.setflags(write=False)
     return Batch._make(views)
 
 
 @cache
-def compile_kernel(function: Callable) -> Any:
-    """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
+def compile_kernel(function: Callable, signature: Any = SIGNATURE, contract: str = CONTRACT) -> Any:
+    """Compile a kernel, or what a memory does, to its one fixed signature, or say in the contract's words why it cannot be.
 
     Raises
     ------
@@ -110,9 +122,9 @@ def compile_kernel(function: Callable) -> Any:
         If the function does not compile, as where it writes on the batch; the message names the documented arguments.
     """
     if (draws := drawing(function)) is not None:
-        raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws}; {CONTRACT}")
+        raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws}; {contract}")
     try:
-        return compiled(function, SIGNATURE)
+        return compiled(function, signature)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = [
@@ -121,19 +133,19 @@ def compile_kernel(function: Callable) -> Any:
         reason = next((line for line in told if not line.endswith("Error:")), type(error).__name__).rstrip(". ")
         marked = next((line for line, mark in pairwise(lines) if mark == "^"), "")
         reason = re.sub(r" of type Batch\(.*", "", reason) + (f", in `{marked}`" if marked else "")
-        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
+        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {contract}") from None
 
 
-def check_arguments(function: Callable) -> None:
-    """Raise unless the function takes two positional arguments."""
+def check_arguments(function: Callable, number: int = 2, contract: str = CONTRACT) -> None:
+    """Raise unless the function takes so many positional arguments."""
     if not callable(function):
-        raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}")
+        raise TypeError(f"the kernel must be a Python function, got {function!r}; {contract}")
     if inspect.isfunction(function) and function.__code__.co_flags & _DEFERRED:
-        raise TypeError(f"the kernel {function.__qualname__!r} must run when it is called, not be async or yield; {CONTRACT}")
+        raise TypeError(f"the kernel {function.__qualname__!r} must run when it is called, not be async or yield; {contract}")
     taken = inspect.signature(function, follow_wrapped=False).parameters.values() if inspect.isfunction(function) else ()
     positional = [p for p in taken if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if len(taken) != 2 or len(positional) != 2:
-        raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
+    if not len(taken) == len(positional) == number:
+        raise TypeError(f"the kernel {function!r} must be a plain function of {number} arguments; {contract}")
 
 
 def fields_read(function: Callable) -> frozenset[str]:

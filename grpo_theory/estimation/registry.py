@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import parts
-from grpo_theory.estimation.advantage import Advantage, try_kernel, try_on_rewards
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, check_arguments, fields_read, read_only_batch, remember_text
+from grpo_theory.estimation.advantage import Advantage, Memory, try_kernel, try_on_rewards
+from grpo_theory.estimation.kernel import FIELDS, PROMPT_FIELDS, check_arguments, fields_read, read_only_batch, remember_text
 from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_name, check_shape
 
 _ONE_TOKEN = np.ones(1, dtype=np.int64)
@@ -102,10 +102,19 @@ class Estimator:
         name = self.name.partition("(")[0] + advantage.name[advantage.name.index("(") :]
         return replace(self, name=name, advantage=advantage)
 
+    def with_memory(self, start: ArrayLike) -> Estimator:
+        """Return the estimator with another `Memory.start`, of every prompt (S,) or of each of M prompts (M, S).
+
+        So exact laws and simulations are those given what is remembered.  The registry is left as it is.
+        """
+        if (known := self.advantage.memory) is None:
+            raise ValueError(f"estimator {self.name!r} has no memory to start from")
+        check_shape("start", (made := replace(known, start=start)).start, (len(made.start), known.start.shape[1]), "(M, S)")
+        return replace(self, advantage=replace(self.advantage, memory=made))
+
     def check_group_size(self, group_size: int) -> None:
         """Raise ValueError if the estimator is not defined for groups of this size, or its kernel fails on them."""
-        least = self.advantage.minimum_group_size
-        if group_size < least:
+        if group_size < (least := self.advantage.minimum_group_size):
             raise ValueError(f"group_size must be at least {least} for estimator {self.name!r}, got {group_size}")
         try_kernel(self.advantage, group_size)
 
@@ -206,6 +215,7 @@ def make_estimator(
     minimum_group_size: int = 1,
     couples_groups: bool = False,
     exchangeable: bool = False,
+    memory: Memory | None = None,
     source: str = "",
 ) -> Estimator:
     """Make an estimator from an advantage kernel without registering it; the arguments are those of `estimator`.
@@ -224,15 +234,10 @@ def make_estimator(
     """
     _check_named(name)
     check_arguments(function)
-    advantage = Advantage(
-        name=name,
-        function=function,
-        parameters={} if parameters is None else parameters,
-        minimum_group_size=as_count("minimum_group_size", minimum_group_size),
-        couples_groups=couples_groups,
-        reads=fields_read(function),
-        exchangeable=exchangeable,
-    )
+    if not isinstance(memory, Memory | None):
+        raise TypeError(f"memory must be a Memory(function, start), got {memory!r}")
+    numbers, least = {} if parameters is None else parameters, as_count("minimum_group_size", minimum_group_size)
+    advantage = Advantage(name, function, numbers, least, couples_groups, fields_read(function), exchangeable, memory)
     remember_text(function)
     return Estimator(name, advantage, source=source)
 
@@ -244,6 +249,7 @@ def estimator(
     minimum_group_size: int = 1,
     couples_groups: bool = False,
     exchangeable: bool = False,
+    memory: Memory | None = None,
     source: str = "",
     overwrite: bool = False,
 ) -> Callable[[Callable], Estimator]:
@@ -263,6 +269,8 @@ def estimator(
     exchangeable : bool, default False
         Whether the kernel treats responses alike, wherever they stand in the group.  Then simulations look its advantages up in a
         table, which is much faster.
+    memory : Memory, optional
+        What the kernel finds in ``batch.memory``, and how rewards change it from rollout to rollout.
     source : str, optional
         Formula and source, in a line; the first line of the kernel's docstring if omitted.
     overwrite : bool, default False
@@ -287,7 +295,7 @@ def estimator(
     """
     _check_named(name)
     how: dict[str, Any] = {"parameters": parameters, "couples_groups": couples_groups, "exchangeable": exchangeable}
-    how |= {"minimum_group_size": as_count("minimum_group_size", minimum_group_size), "source": source}
+    how |= {"minimum_group_size": as_count("minimum_group_size", minimum_group_size), "memory": memory, "source": source}
     return lambda function: register(make_estimator(name, function, **how), overwrite=overwrite)
 
 
@@ -400,8 +408,8 @@ def apart(name: str, *, advantage: str | Estimator, rewards: ArrayLike, weights:
     whole, table = find(advantage, "advantage"), as_real_array("rewards", rewards, 2)
     factors = np.ones(table.shape[1]) if weights is None else as_real_array("weights", weights, 1)
     check_shape("weights", factors, (table.shape[1],), "(R,), one for each column of rewards")
-    if whole.advantage.reads & set(PROMPT_FIELDS):
-        raise ValueError(f"advantage must not be an oracle's, who knows values of one reward; got that of {whole.name!r}")
+    if whole.advantage.memory or whole.advantage.reads & set(PROMPT_FIELDS):
+        raise ValueError(f"advantage must not be an oracle's or have a memory, which know one reward; got that of {whole.name!r}")
 
     def kernel(batch, advantages):
         """A = sum_r weight_r A_r, A_r the advantage by the r-th reward alone: GDPO (arXiv 2601.05242)."""
@@ -410,7 +418,7 @@ def apart(name: str, *, advantage: str | Estimator, rewards: ArrayLike, weights:
         advantages[:] = np.where(rows == batch.rewards, 0.0, np.nan)
         for column, factor in zip(table.T, factors, strict=True):
             own = np.full(rows.shape, np.nan)
-            whole.advantage.kernel(read_only_batch([column[rows], *batch[1:-1]], batch.parameters), own)
+            whole.advantage.kernel(read_only_batch([column[rows], *batch[1 : len(FIELDS)]], batch.parameters), own)
             advantages += factor * own
 
     kernel.py_func = kernel  # type: ignore[attr-defined]  # it calls what is compiled, and is not compiled itself

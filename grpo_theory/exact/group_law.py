@@ -247,7 +247,7 @@ def gradient_law(
     theta : array_like, shape (d,), optional
         The current policy's parameters, the problem's own if omitted: the error is about grad J(theta).
     estimator : str or Estimator
-        Any estimator that does not couple groups.
+        Any estimator that does not couple groups.  One with a memory has the law given its start, see `Estimator.with_memory`.
     batch_size, group_size : int
         B prompts, G responses each.
     behaviour : array_like, shape (d,), optional

@@ -247,6 +247,12 @@ def group_expectation(problem: Problem, theta: ArrayLike | None, statistic: Call
     return np.tensordot(group_chances(counts, point.reward_law), found, 1)
 
 
+def check_forgets(estimator: Estimator) -> None:
+    """Raise ValueError if an estimator has a memory: its mean is then another at each update."""
+    if estimator.advantage.memory:
+        raise ValueError(f"estimator {estimator.name!r} has a memory: gt.gradient_law has one update, gt.simulate_training many")
+
+
 def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | Population, group_size: int | float) -> Array:
     """Return an estimator's mean at one point, shape (d,), of responses drawn at another; see `gt.gradient_mean`.
 
@@ -256,6 +262,7 @@ def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | P
     bandit, on_policy, plain = sampler.bandit, current is sampler, True
     estimator = find(estimator) if isinstance(estimator, str | list | tuple) else estimator
     if isinstance(estimator, Estimator):
+        check_forgets(estimator)
         estimator = estimator.at_lengths(current.policy.lengths)
         penalised = current.kl is not None and estimator.kl.place == "reward"
         reads_more = estimator.aggregation.pool or estimator.reads - {"rewards", "parameters"}
@@ -313,7 +320,10 @@ def gradient_mean(
     [True, False]
     """
     as_count("batch_size", batch_size)
-    return mean_estimate(*points_at(problem, theta, behaviour), find(estimator), as_count("group_size", group_size))
+    points, chosen = points_at(problem, theta, behaviour), find(estimator)
+    if chosen.advantage.memory:
+        return law_between(*points, chosen, batch_size=1, group_size=group_size).mean
+    return mean_estimate(*points, chosen, as_count("group_size", group_size))
 
 
 def plain_step(point: Point, mean: Array, step: float) -> Array:

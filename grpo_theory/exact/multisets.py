@@ -9,10 +9,10 @@ conditional law. An exact mean or covariance therefore needs only E[S_rf], E[S_r
 its features].
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import chain, combinations, zip_longest
 from math import comb, nan
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,7 +21,7 @@ import numpy as np
 
 from grpo_theory.estimation import Estimator, KLTerm
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, read_only_batch
+from grpo_theory.estimation.kernel import FIELDS, PROMPT_FIELDS, RESPONSE_FIELDS
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, less_mean
@@ -113,8 +113,8 @@ class DistinctPrompts:
     ----------
     fields : ndarray, shape (4, L, R)
         As for `Classes`.
-    prompt_fields : ndarray, shape (3, L)
-        Value, standard deviation and optimal baseline; NaN for a field that the kernel does not read.
+    prompt_fields : ndarray, shape (3 + S, L)
+        Value, standard deviation and optimal baseline, and what is remembered; NaN for a field that the kernel does not read.
     shown : tuple
         What is compared: the shape, and the bytes of both.
     """
@@ -168,12 +168,12 @@ def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedCla
     return partition
 
 
-def distinct_prompts(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str]) -> tuple[DistinctPrompts, Integers]:
+def distinct_prompts(kinds: Classes, known: Sequence[Array], reads: Set[str]) -> tuple[DistinctPrompts, Integers]:
     """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,).
 
-    Values, standard deviations and optimal baselines are `known`, (M,) each.
+    Values, standard deviations and optimal baselines are `known`, and columns of memory, (M,) each.
     """
-    told = zip(PROMPT_FIELDS, known, strict=True)
+    told = zip_longest(PROMPT_FIELDS, known, fillvalue="memory")
     prompt_fields = np.stack(
         [field[kinds.prompts] if name in reads else np.full(kinds.prompts.size, np.nan) for name, field in told]
     )
@@ -186,20 +186,21 @@ def distinct_prompts(kinds: Classes, known: tuple[Array, Array, Array], reads: S
 
 
 Looked = tuple[ListedClasses, DistinctPrompts, Integers]
-_LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], list[Looked]]] = WeakKeyDictionary()
+_LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str], bytes], list[Looked]]] = WeakKeyDictionary()
 
 
-def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> list[Looked]:
-    """Return the classes of a point, and how they look to a kernel that reads these fields, of an estimator with this KL term.
+def looked_at(point: Point, estimator: Estimator) -> list[Looked]:
+    """Return the classes of a point, and how they look to an estimator's kernel.
 
     They are kept as long as the point is, because estimators are compared at one point; the tuples are classes, and what
     `distinct_prompts` returns.
     """
-    kept = _LOOKED.setdefault(point, {})
-    key = kl, reads.intersection(RESPONSE_FIELDS + PROMPT_FIELDS)
+    kept, reads, memory = _LOOKED.setdefault(point, {}), estimator.reads, estimator.advantage.remembered(point.policy.n_prompts)
+    key = estimator.kl, reads.intersection(FIELDS), memory.tobytes()
     if key not in kept:
-        seen = outcome_table(point, kl)
-        kept[key] = [(kinds, *distinct_prompts(kinds, seen.prompt_fields, reads)) for kinds in classes(point, seen, reads)]
+        seen = outcome_table(point, estimator.kl)
+        known = *seen.prompt_fields, *memory
+        kept[key] = [(kinds, *distinct_prompts(kinds, known, reads)) for kinds in classes(point, seen, reads)]
     return kept[key]
 
 
@@ -286,31 +287,30 @@ def add_moments(counts, log_weights, log_probabilities, look, features, mean, pr
                             product[m, r, f, s, g] += p * sums[r, f] * sums[s, g]
 
 
-def batch_of(advantage: Advantage, looks: DistinctPrompts, groups: Integers) -> Batch:
-    """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), look after look."""
+def batch_of(looks: DistinctPrompts, groups: Integers) -> list[Array]:
+    """Return `FIELDS`, and columns of memory, that show a kernel all `groups` of class numbers, shape (n, G), look after look."""
     rewards, norms, lengths, logs = (
         np.ascontiguousarray(field[:, groups].reshape(-1, groups.shape[1])) for field in looks.fields
     )
     # A length that is not read is NaN in a look, which integers do not have; the kernel is shown 1.
     counted = np.where(np.isnan(lengths), 1.0, lengths).astype(np.int64)
-    value, deviation, baseline = looks.prompt_fields.repeat(len(groups), axis=1)
-    return Batch(rewards, norms, counted, logs, value, deviation, baseline, advantage.parameter_array)
+    return [rewards, norms, counted, logs, *looks.prompt_fields.repeat(len(groups), axis=1)]
 
 
 class NotFiniteError(ValueError):
     """A kernel left a value that is not finite."""
 
 
-def advantages_of(advantage: Advantage, batch: Batch) -> Array:
-    """Run the kernel on a batch; raise if it leaves a value that is not finite."""
-    advantages = np.full(batch.rewards.shape, np.nan)
-    advantage.kernel(read_only_batch(batch[:-1], batch.parameters), advantages)
+def advantages_of(advantage: Advantage, fields: Sequence[Array]) -> Array:
+    """Run the kernel on the fields of a batch, as `Advantage.run`; raise if it leaves a value that is not finite."""
+    advantages = np.full(fields[0].shape, np.nan)
+    advantage.run(fields, advantages)
     bad = ~np.isfinite(advantages).all(axis=1)
     if bad.any():
         b = int(np.argmax(bad))
         raise NotFiniteError(
             f"the kernel of estimator {advantage.name!r} must fill finite advantages, got {advantages[b].tolist()} "
-            f"for a group with rewards {batch.rewards[b].tolist()}"
+            f"for a group with rewards {fields[0][b].tolist()}"
         )
     return advantages
 
@@ -332,7 +332,7 @@ def _class_table(advantage: Advantage, looks: DistinctPrompts, group_size: int, 
     """Return what the kernel gives each class in so many multisets from one on, by look, (L, n, R)."""
     n_looks, n_classes = looks.fields.shape[1:]
     counts = multisets(n_classes, group_size)[start : start + step]
-    advantages = advantages_of(advantage, batch_of(advantage, looks, members(counts)))
+    advantages = advantages_of(advantage, batch_of(looks, members(counts)))
     by_class, spread = class_advantages(np.tile(counts, (n_looks, 1)), advantages)
     if spread > TOLERANCE:
         raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
@@ -359,9 +359,8 @@ def check_exchangeable(advantage: Advantage, shown: tuple[DistinctPrompts, ...],
     batches = []
     for looks in shown:
         counts = multisets(looks.fields.shape[2], group_size)
-        batches.append(batch_of(advantage, looks, members(counts[:: max(1, len(counts) // share)])))
-    fields = zip(*(batch[:-1] for batch in batches), strict=True)
-    batch = Batch._make([*map(np.concatenate, fields), advantage.parameter_array])
+        batches.append(batch_of(looks, members(counts[:: max(1, len(counts) // share)])))
+    batch = [*map(np.concatenate, zip(*batches, strict=True))]
     advantages = advantages_of(advantage, batch)
     if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
         raise ValueError(
@@ -371,29 +370,28 @@ def check_exchangeable(advantage: Advantage, shown: tuple[DistinctPrompts, ...],
         )
 
 
-def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+def treats_alike(advantage: Advantage, batch: Sequence[Array], advantages: Array) -> bool:
     """Whether advantages stay with the responses when the responses of each group change their order.
 
     They are rotated by one position, and the first two are exchanged, because these two generate all permutations.  The check
     takes the groups of the batch, all or some thousands.
     """
-    order = np.arange(batch.rewards.shape[1])
+    order = np.arange(advantages.shape[1])
     exchanged = np.concatenate([order[:2][::-1], order[2:]])
     for permutation in (np.roll(order, 1), exchanged):
-        fields = (field[:, permutation] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
-        permuted = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
+        permuted = advantages_of(advantage, [one[:, permutation] if one.ndim == 2 else one for one in map(_some, batch)])
         if not _agree(permuted, _some(advantages)[:, permutation]):
             return False
     return True
 
 
-def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+def sees_alone(advantage: Advantage, batch: Sequence[Array], advantages: Array) -> bool:
     """Whether advantages stay what they are when the groups are given last first, between groups of another prompt, and alone.
 
     The other groups have different rewards, score norms and fields of the prompt, because a kernel may look things up by them.
     These lie inside the range of the batch's own.  What shows only at the ends of that range is found by giving groups alone.
     """
-    picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
+    picked, expected = [*map(_some, batch)], _some(advantages)
     for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
         fields = []
         for one in picked:  # among other values, not outside the range of a field if it has one
@@ -403,36 +401,34 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
             fields.append(np.concatenate([decoy, one, decoy]))
         # The kernel need not be defined for decoys, so that their advantages may be anything.
         between = np.full(fields[0].shape, np.nan)
-        advantage.kernel(read_only_batch(fields, batch.parameters), between)
+        advantage.run(fields, between)
         if not _agree(between[len(expected) : 2 * len(expected)], expected):
             return False
     # Some groups, and groups of one response again and again, which is at the ends of two of the fields that are read.  Such a
     # group lacks what is greatest, or least, in the batch, and it is a group that the problem can have.
-    n, group_size = batch.rewards.shape
-    wide = [np.broadcast_to(field.reshape(n, -1), (n, group_size)).ravel() for field in batch[:-1]]
-    read = [field for name, field in zip(Batch._fields, wide, strict=False) if name in advantage.reads]
+    n, group_size = advantages.shape
+    wide = [np.broadcast_to(field.reshape(n, -1), (n, group_size)).ravel() for field in batch]
+    read = [field for name, field in zip(FIELDS, wide, strict=False) if name in advantage.reads]
     known = [field for field in read if not np.isnan(field).any()]
     ends = [field == end for field in known for end in (field.min(), field.max())]
     ones = sorted({int(np.flatnonzero(at)[end(field[at])]) for at in ends for field in known for end in (np.argmin, np.argmax)})
-    some, rows, made = slice(None, None, max(1, n // _ALONE)), [one // group_size for one in ones], []
-    for own, values in zip(batch[:-1], wide, strict=True):
+    some, rows, told = slice(None, None, max(1, n // _ALONE)), [one // group_size for one in ones], []
+    for own, values in zip(batch, wide, strict=True):
         pure = own[rows] if own.ndim == 1 else np.repeat(values[ones][:, None], group_size, axis=1)
-        made.append(np.concatenate([own[some], pure]))
-    told = Batch._make([*made, batch.parameters])
-    alone = np.full(told.rewards.shape, np.nan)
+        told.append(np.concatenate([own[some], pure]))
+    alone = np.full(told[0].shape, np.nan)
     # Each group is a batch of its own: what a kernel took from other groups is missing there.
     for b in range(len(alone)):
-        group = [field[b : b + 1] for field in told[:-1]]
-        advantage.kernel(read_only_batch(group, batch.parameters), alone[b : b + 1])
+        advantage.run([field[b : b + 1] for field in told], alone[b : b + 1])
     # A group of one response again and again may have no finite advantage (0/0, if there is no epsilon); it tells nothing.
     finite = np.isfinite(alone).all(axis=1)
     together = np.full(alone[finite].shape, np.nan)
     if finite.any():
-        advantage.kernel(read_only_batch((field[finite] for field in told[:-1]), batch.parameters), together)
+        advantage.run([field[finite] for field in told], together)
     return _agree(together, alone[finite])
 
 
-def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
+def check_alone(advantage: Advantage, batch: Sequence[Array], advantages: Array) -> None:
     """Raise unless the kernel sees each group by itself."""
     if not sees_alone(advantage, batch, advantages):
         raise ValueError(
@@ -535,7 +531,7 @@ def advantage_table(
         [[comb(s + level - 1, level) for s in range(group_size + 1)] for level in range(1, n_values)], dtype=np.int64
     )
     ranks = ranks.reshape(n_values - 1, group_size + 1)
-    batch = batch_of(advantage, DistinctPrompts(fields_of_rewards(np.tile(values, (rows, 1))), fields), members(counts))
+    batch = batch_of(DistinctPrompts(fields_of_rewards(np.tile(values, (rows, 1))), fields), members(counts))
     advantages = advantages_of(advantage, batch)
     check_alone(advantage, batch, advantages)
     by_value, spread = class_advantages(np.tile(counts, (rows, 1)), advantages)

@@ -344,7 +344,7 @@ def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point |
         if old is not None:
             raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
         return prefix_sum_moments(current, sampler, estimator)
-    weights, partition = token_weights(current, sampler, estimator, old), looked_at(sampler, estimator.kl, estimator.reads)
+    weights, partition = token_weights(current, sampler, estimator, old), looked_at(sampler, estimator)
     return [listed_moments(looked, weights, current.token_products) for looked in partition]
 
 
@@ -470,7 +470,8 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         if "lengths" in estimator.reads:
             fields[RESPONSE_FIELDS.index("lengths")] = float(chain.lengths[0])
         classes = Classes(prompts, chance, fields)
-        looked = distinct_prompts(classes, sampler.moments.known_to_oracles, estimator.reads)
+        known = *sampler.moments.known_to_oracles, *estimator.advantage.remembered(chain.n_prompts)
+        looked = distinct_prompts(classes, known, estimator.reads)
         # E[X_f | Z = z] = M_0/P(Z = z) and E[<X_f, X_g> | Z = z] = Q_0/P(Z = z) (docs/derivations.md, section 15.1).
         given = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
         own = partial(matrices, prompts, columns, chance)

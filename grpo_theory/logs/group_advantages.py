@@ -40,7 +40,8 @@ def advantages(
         responses belong together. A mapping has several rewards by their names, which are added up with `weights`. As
         in TRL, a reward that is NaN for a response counts as 0 if another is a number.
     name : str or Estimator
-        A name of `gt.estimators()`, such as "trl_grpo" or "rloo", or an estimator. Only its advantages are computed.
+        A name of `gt.estimators()`, such as "trl_grpo" or "rloo", or an estimator. Only its advantages are computed. Groups
+        have the memory of the start, or a row each of `Estimator.with_memory`.
     groups : iterable of N hashable ids, optional
         The group of each response, for flat rewards. The rows of a group need not be neighbours.
     weights : mapping of str to float, optional
@@ -122,7 +123,7 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
     ValueError
         As `advantages`.
     """
-    if needed := estimator.advantage.reads - READABLE:
+    if needed := estimator.advantage.reads - READABLE - {"memory"}:
         raise ValueError(
             f"name must be a convention that reads rewards, and the kernel of {estimator.name!r} reads "
             f"{', '.join(sorted(needed))} of the policy too. Use gt.gradient_law or gt.simulate_gradients with a problem"
@@ -142,14 +143,14 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
         )
     order, ends = np.argsort(index, kind="stable"), np.cumsum(sizes)
     tokens = np.ones(rewards.size, dtype=np.int64) if lengths is None else np.rint(lengths).astype(np.int64)
-    found = np.empty(rewards.size)
+    found, memory = np.empty(rewards.size), estimator.advantage.remembered(len(sizes))
     for size in used:
         estimator.check_group_size(int(size))
         first = ends[sizes == size] - size
         rows = order[first[:, None] + np.arange(size)]
-        # A kernel may read nothing of the policy here: those fields hold ones and zeros.
+        # A kernel may read nothing of the policy here: those fields hold ones and zeros, before columns of memory.
         ones = np.ones(rows.shape)
-        fields = [rewards[rows], ones, tokens[rows], ones, *(np.zeros(len(rows)) for _ in PROMPT_FIELDS)]
+        fields = [rewards[rows], ones, tokens[rows], ones, *np.zeros((len(PROMPT_FIELDS), len(rows))), *memory[:, sizes == size]]
         given = np.full(rows.shape, np.nan)
         estimator.advantage.run(fields, given)
         if not np.isfinite(given).all():

@@ -8,13 +8,14 @@ order drawn.
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, REMEMBERS, RESPONSE_FIELDS, compile_kernel
 from grpo_theory.estimation.parts import means_at_tokens, value_variances
 from grpo_theory.exact.multisets import (
     DistinctPrompts,
@@ -71,7 +72,7 @@ def table_size(problem: Problem | Point, estimator: Estimator, group_size: int) 
     """Return the numbers of a kernel's table over compositions, or None if it reads more than the table knows."""
     kind, n_values = estimator.advantage, problem.bandit.values.size
     whole = problem.kl is None or estimator.kl.place != "reward"
-    if not whole or kind.couples_groups or not kind.exchangeable or kind.reads & set(RESPONSE_FIELDS[1:]):
+    if not whole or kind.memory or kind.couples_groups or not kind.exchangeable or kind.reads & set(RESPONSE_FIELDS[1:]):
         return None
     return (group_size + 1) ** (n_values - 1) * n_values * (problem.policy.n_prompts if kind.reads & set(PROMPT_FIELDS) else 1)
 
@@ -230,10 +231,10 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
 
 @kernel
 def show_groups(ordered, rewards, own, lengths, known, shown):
-    """Write out what a kernel sees: fields (n, B, G) of responses, and (3, n, B) of prompts, for n = LANES N/B batches.
+    """Write out what a kernel sees: fields (n, B, G) of responses, and (F, n, B) of prompts, for n = LANES N/B batches.
 
     The classes of the responses (N, G, LANES) have rewards (N, C, LANES), and the responses lengths (K,).  Their squared score
-    norms and log probabilities are (2, N, K, LANES).  Of the prompts (3, N, LANES) is known.
+    norms and log probabilities are (2, N, K, LANES).  Of the prompts (F, N, LANES) is known: three fields, and columns of memory.
     """
     batch_size, stride = shown[0].shape[1], rewards.shape[1] // own.shape[2]
     for b in range(ordered.shape[0]):
@@ -245,7 +246,7 @@ def show_groups(ordered, rewards, own, lengths, known, shown):
                 shown[1][first + j, place, g] = own[0, b, c // stride, j]
                 shown[2][first + j, place, g] = lengths[c // stride]
                 shown[3][first + j, place, g] = own[1, b, c // stride, j]
-        for field in range(3):
+        for field in range(known.shape[0]):
             for j in range(ordered.shape[2]):
                 shown[4][field, first + j, place] = known[field, b, j]
 
@@ -313,6 +314,21 @@ def error_drawer(point: Point, estimator: Estimator) -> Callable[[np.random.Gene
     return draw
 
 
+@lru_cache
+def remembering(function: Callable) -> Callable:
+    """Return what turns the memories of runs into the next by the function of a `Memory`; one is compiled for each."""
+    fill = compile_kernel(function, *REMEMBERS)
+
+    @kernel
+    def remember(prompts, rewards, parameters, memories):
+        """Change memories (n, M, S) of runs by their groups' rewards (n, B, G) at prompts (B, n), one group after another."""
+        for i in range(rewards.shape[0]):
+            for b in range(rewards.shape[1]):
+                fill(memories[i, prompts[b, i]], rewards[i, b], parameters)
+
+    return remember
+
+
 class KernelCall:
     """Calls a kernel on drawn groups, and looks once whether it sees each by itself."""
 
@@ -330,20 +346,20 @@ class KernelCall:
             If one is not finite where it is wanted (n,).
         """
         kernel, group_size = self.advantage, ordered.shape[1]
-        n, shape = len(wanted), (len(wanted), batch_size, group_size)
-        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty(shape), np.empty((3, n, batch_size))
+        n, of_prompts, shape = len(wanted), (len(known), len(wanted), batch_size), (len(wanted), batch_size, group_size)
+        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(of_prompts)
         show_groups(ordered, rewards, own, lengths, known, shown)
         advantages = np.full(shape, np.nan)
         if kernel.couples_groups:
             for i in range(n):
                 kernel.run([*(field[i] for field in shown[:4]), *shown[4][:, i]], advantages[i])
         else:
-            flat = [*(field.reshape(-1, group_size) for field in shown[:4]), *shown[4].reshape(3, -1)]
+            flat = [*(field.reshape(-1, group_size) for field in shown[:4]), *shown[4].reshape(len(known), -1)]
             found = advantages.reshape(-1, group_size)
             kernel.run(flat, found)
             told = np.isfinite(found).all(axis=1)
             if told.any() and not self._checked:
-                check_alone(kernel, Batch._make([*(field[told] for field in flat), kernel.parameter_array]), found[told])
+                check_alone(kernel, [field[told] for field in flat], found[told])
                 self._checked = True
         bad = ~np.isfinite(advantages).all(axis=2) & wanted[:, None]
         if bad.any():
@@ -363,7 +379,8 @@ class Caller:
         by_level = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1)
         own = np.take_along_axis(by_level, law.levels.T[:, :, None], axis=2) if law.stride == 1 else by_level
         of_response = np.stack([seen.squared_score_norms, seen.log_probabilities])
-        self._facts = own.reshape(len(by_level), -1), of_response, seen.lengths, np.stack(seen.prompt_fields)
+        of_prompt = np.stack([*seen.prompt_fields, *estimator.advantage.remembered(len(by_level))])
+        self._facts = own.reshape(len(by_level), -1), of_response, seen.lengths, of_prompt
 
     def advantages(self, batches: Batches) -> Array:
         """Return the advantages of the responses, shape (n, B, G)."""

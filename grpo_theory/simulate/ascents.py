@@ -20,6 +20,7 @@ from grpo_theory.simulate.advantages import (
     LARGEST_TABLE,
     AdvantageTable,
     KernelCall,
+    remembering,
     reward_table,
     sum_called,
     sum_tabulated,
@@ -50,25 +51,31 @@ class Viewer:
         self.log_reference = problem.log_reference
         self._reads, self._call = estimator.advantage.reads, KernelCall(estimator.advantage)
 
-    def advantages(self, room: Room, policy: PolicyRoom, theta: Array) -> Array:
+    def advantages(self, room: Room, policy: PolicyRoom, theta: Array, memories: Array) -> Array:
         """Return the advantages of the responses (LANES, B, G), drawn from policies with parameters (R, d).
+
+        Memories (LANES, M, S) are read, and then changed by the rewards.
 
         Raises
         ------
         ValueError
             If one is not finite, of a run that has not left the finite numbers.
         """
-        (batch_size, _, lanes), penalties = policy.pi.shape, self.penalties(room, policy)
+        (batch_size, _, lanes), penalties, kind = policy.pi.shape, self.penalties(room, policy), self.estimator.advantage
         rewards = np.ascontiguousarray(self.problem.bandit.values[:, None] - penalties[:, :, None]).reshape(batch_size, -1, lanes)
-        reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, lanes), np.nan)
+        reads_norms, shape = self._reads & {"squared_score_norms", "optimal_baselines"}, (3, batch_size, lanes)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
         logs = np.log(policy.pi) if "log_probabilities" in self._reads else np.full(policy.pi.shape, np.nan)
-        if self._reads & set(PROMPT_FIELDS):
-            known[:] = self._known(room, policy, penalties, norms)
+        known = self._known(room, policy, penalties, norms) if self._reads & set(PROMPT_FIELDS) else np.full(shape, np.nan)
+        known = np.array([*known, *np.moveaxis(memories[np.arange(lanes), room.prompts], 2, 0)])
         wanted = np.zeros(lanes, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
         lengths = self.world.logits.lengths
-        return self._call.advantages(room.ordered, rewards, np.stack([norms, logs]), lengths, known, batch_size, wanted)
+        found = self._call.advantages(room.ordered, rewards, np.stack([norms, logs]), lengths, known, batch_size, wanted)
+        if kind.memory:
+            given = np.ascontiguousarray(np.take_along_axis(rewards, room.ordered, axis=1).transpose(2, 0, 1))
+            remembering(kind.memory.function)(room.prompts, given, kind.parameter_array, memories)
+        return found
 
     def away(self, log_tokens: Array, prompts: Integers) -> Array:
         """Return log(pi/reference) of the tokens (B, D, LANES) at prompts (B, LANES)."""
@@ -302,6 +309,8 @@ class Runs:
         moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
         self._moves = moves if type(optimiser) in (SGD, Adam) else None
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
+        start = training.estimator.advantage.remembered(training.problem.policy.n_prompts).T
+        self._memories = np.repeat(start[None], lanes, axis=0)
         self._places = np.arange(sizes.n_updated * lanes).reshape(-1, lanes)
         self.record = NO_RECORD
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
@@ -373,7 +382,7 @@ class Runs:
         elif training.table is not None:
             sum_tabulated(training.table, self.looks, room.prompts[:0], room.prompts, room.counts, training.by_sign, self.sums)
         else:
-            advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler))
+            advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler), self._memories)
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
 
     def _update(self, first: int) -> None:

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact import score_moments
 from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chain_point import TokenCredits
+from grpo_theory.simulate.advantages import remembering
 from grpo_theory.simulate.ascents import Training
 from grpo_theory.simulate.draws import fill_aliases
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
@@ -174,8 +175,8 @@ def draw_walks(words, number, first, batch, chances, walks):
         walks.rewards[i] = chances.values[first_above(chances.rewards[state // n_tokens], (word >> _U11) * unit)]
 
 
-def seen(walks: Walks, sampler: ChainPoint, reads: Iterable[str]) -> Batch:
-    """Return what kernels that read these fields may read of groups that were drawn at a point; the parameters are empty."""
+def seen(walks: Walks, sampler: ChainPoint, reads: Iterable[str]) -> list[Array]:
+    """Return what kernels that read these fields may read of groups that were drawn at a point, for `Advantage.run`."""
     reads, n_groups = set(reads), walks.prompts.size
     shape = n_groups, walks.lengths.size // n_groups
     norms, fields = np.full(shape, np.nan), [np.full(n_groups, np.nan) for _ in PROMPT_FIELDS]
@@ -192,10 +193,10 @@ def seen(walks: Walks, sampler: ChainPoint, reads: Iterable[str]) -> Batch:
         taken = np.arange(walks.edges.shape[1]) < walks.lengths[:, None]
         of_edge = np.log(sampler.state_probabilities).ravel()
         logs = np.where(taken, of_edge[np.where(taken, walks.edges, 0)], 0.0).sum(axis=1).reshape(shape)
-    return Batch._make([walks.rewards.reshape(shape), norms, walks.lengths.reshape(shape), logs, *fields, np.empty(0)])
+    return [walks.rewards.reshape(shape), norms, walks.lengths.reshape(shape), logs, *fields]
 
 
-def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:
+def advantages_in(estimator: Estimator, fields: list[Array], batch_size: int) -> Array:
     """Return the advantages of groups, shape (n, G): of all at once, unless the kernel couples those of a batch.
 
     Raises
@@ -203,14 +204,10 @@ def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:
     ValueError
         If the kernel leaves a value that is not finite.
     """
-    own = batch._replace(parameters=estimator.advantage.parameter_array)
     if not estimator.advantage.couples_groups:
-        return advantages_of(estimator.advantage, own)
-    parts = []
-    for first in range(0, len(batch.rewards), batch_size):
-        fields = (field[first : first + batch_size] for field in own[:-1])
-        parts.append(advantages_of(estimator.advantage, Batch._make([*fields, own.parameters])))
-    return np.concatenate(parts)
+        return advantages_of(estimator.advantage, fields)
+    firsts = range(0, len(fields[0]), batch_size)
+    return np.concatenate([advantages_of(estimator.advantage, [one[b : b + batch_size] for one in fields]) for b in firsts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,7 +394,8 @@ class ChainGradients:
                     law /= np.maximum(law.sum(axis=-1, keepdims=True), 0.5)
                     generator = np.random.Generator(np.random.SFC64([*self.words.tolist(), number]))
                     errors = (generator.multinomial(draws, law) / draws - law) @ values
-                advantages = advantages_in(own.estimator, batch, batch_size)
+                shown = [*batch, *own.estimator.advantage.remembered(self.current.policy.n_prompts)[:, walks.prompts]]
+                advantages = advantages_in(own.estimator, shown, batch_size)
                 logit_gradients = own.logit_gradients(walks, advantages, batch_size, errors)
                 vectors = self.current.tangent.vectors(logit_gradients)
                 apart = ((vectors - moments.prompt_gradients[walks.prompts]) ** 2).sum(axis=1)
@@ -455,6 +453,7 @@ class ChainRun:
         self.training, self.words, self.number, self.count = training, words, number, 0
         self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
+        self._memory = training.estimator.advantage.remembered(training.problem.policy.n_prompts).T[None].copy()
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
         self._walks = make_walks(
             training.sizes.batch_size, training.sizes.group_size, on_chain(training.problem, start).policy.horizon
@@ -483,8 +482,11 @@ class ChainRun:
         batch = sizes.batch_size * sizes.group_size
         first = self.count // sizes.updates * batch
         draw_walks(self.words, self.number, first, batch, chances_of(sampler), self._walks)
-        shown = seen(self._walks, sampler, training.estimator.advantage.reads)
+        kind, prompts = training.estimator.advantage, self._walks.prompts
+        shown = [*seen(self._walks, sampler, kind.reads), *self._memory[0, prompts].T]
         advantages = advantages_in(training.estimator, shown, sizes.batch_size)
+        if kind.memory:
+            remembering(kind.memory.function)(prompts[:, None], shown[0][None], kind.parameter_array, self._memory)
         for update in range(sizes.updates):
             own = slice(update * sizes.n_updated, (update + 1) * sizes.n_updated)
             current = on_chain(training.problem, self.theta) if update or sizes.lag else sampler

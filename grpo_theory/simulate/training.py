@@ -146,6 +146,9 @@ def simulate_training(
     update at the same time.  Then the ratios of the first update, too, are over a policy that is s rollouts old.  The first s + 1
     rollouts are drawn from the start.
 
+    Each run has a memory of its own of each prompt, if the estimator has one, see `gt.Memory`.  A rollout reads it when it is
+    drawn, and then changes it, whatever updates the rollout serves.
+
     Results are bit-identical for any number of workers and any checkpoints; memory does not grow with the number of steps.
     Runs with the same seed see the same uniforms whatever the estimator: differences between estimators are paired.
     The responses of a `TokenChain` are drawn token by token, from other streams than those of listed responses.
