@@ -137,17 +137,17 @@ def told(c, kind, rows, kl="k1 in reward", behaviour=None):
 @pytest.mark.parametrize(("world", "parts"), list(zip(WORLDS, OFF, strict=True)))
 @pytest.mark.parametrize("kind", FILTERS)
 def test_laws_given_the_memory_are_those_of_an_oracle_who_is_told_it(kind, world, parts, registry):
-    """By enumeration of all groups; at the start, and for a row for each prompt."""
+    """By enumeration of all groups; at the start, and for a row for each prompt, of one point."""
     found, twin = FILTERS[kind].estimator, ORACLE
     if parts:
         found = composed(parts | {"advantage": found}, "remembering_for_one_test")
         twin = composed(parts | {"advantage": twin}, "told_for_one_test")
-    sizes = {"batch_size": 2, "group_size": 3, "behaviour": world.behaviour if parts else None}
+    sizes, behaviour, now = {"batch_size": 2, "group_size": 3}, world.behaviour if parts else None, world.problem.at(world.theta)
+    then = world.problem.at(behaviour) if parts else now
     for estimator, rows in ((found, [FILTERS[kind].start] * 2), (found.with_memory(ROWS[kind]), ROWS[kind])):
-        law = gt.gradient_law(world.problem, world.theta, estimator, **sizes)
-        looks = told(world, kind, rows, behaviour=sizes["behaviour"])
-        assert_law(law, batch_law(world, twin, 2, 3, behaviour=sizes["behaviour"], looks=looks))
-        assert_close(gt.gradient_mean(world.problem, world.theta, estimator, **sizes), law.mean)
+        law, looks = gt.exact.law_between(now, then, estimator, **sizes), told(world, kind, rows, behaviour=behaviour)
+        assert_law(law, batch_law(world, twin, 2, 3, behaviour=behaviour, looks=looks))
+        assert_close(gt.gradient_mean(world.problem, world.theta, estimator, **sizes, behaviour=behaviour), law.mean)
 
 
 @pytest.mark.parametrize("kind", FILTERS)

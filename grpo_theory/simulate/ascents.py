@@ -63,11 +63,14 @@ class Viewer:
         """
         (batch_size, _, lanes), penalties, kind = policy.pi.shape, self.penalties(room, policy), self.estimator.advantage
         rewards = np.ascontiguousarray(self.problem.bandit.values[:, None] - penalties[:, :, None]).reshape(batch_size, -1, lanes)
-        reads_norms, shape = self._reads & {"squared_score_norms", "optimal_baselines"}, (3, batch_size, lanes)
+        reads_norms = self._reads & {"squared_score_norms", "optimal_baselines"}
+        known = np.full((len(PROMPT_FIELDS) + memories.shape[2], batch_size, lanes), np.nan)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
         logs = np.log(policy.pi) if "log_probabilities" in self._reads else np.full(policy.pi.shape, np.nan)
-        known = self._known(room, policy, penalties, norms) if self._reads & set(PROMPT_FIELDS) else np.full(shape, np.nan)
-        known = np.array([*known, *np.moveaxis(memories[np.arange(lanes), room.prompts], 2, 0)])
+        if self._reads & set(PROMPT_FIELDS):
+            known[: len(PROMPT_FIELDS)] = self._known(room, policy, penalties, norms)
+        if kind.memory:
+            known[len(PROMPT_FIELDS) :] = np.moveaxis(memories[np.arange(lanes), room.prompts], 2, 0)
         wanted = np.zeros(lanes, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
         lengths = self.world.logits.lengths
