@@ -52,12 +52,12 @@ summing_kernel = njit(cache=True, fastmath={"contract", "nsz", "reassoc"}, **_OP
 
 
 @lru_cache
-def compiled(function: Callable, signature: Any = None) -> Any:
+def compiled(function: Callable, signature: Any = None, **options: Any) -> Any:
     """Return a user's function compiled, for a signature or for what comes; one without a file is not kept on disk."""
     make: Any = njit if signature is None else partial(njit, signature)
     if hasattr(function, "py_func"):
         return function
     try:
-        return make(cache=True, **_OPTIONS)(function)
+        return make(cache=True, **_OPTIONS, **options)(function)
     except RuntimeError:  # a function typed at a prompt has no file beside which anything could be kept
-        return make(**_OPTIONS)(function)
+        return make(**_OPTIONS, **options)(function)

@@ -14,7 +14,7 @@ from runs_by_hand import COMPOSITIONS, Algorithm, batches, composed, match, smal
 
 import grpo_theory as gt
 
-STEPS = gt.PowerLaw(0.9, 0.6)
+STEPS, TWO_ARMS = gt.PowerLaw(0.9, 0.6), gt.gallery.problem("two-arms")
 
 
 # ---- three filters as kernels, and each again as its formula
@@ -304,6 +304,37 @@ def drawn(memory, rewards, parameters):
 
 def reads_unannounced(batch, advantages):
     advantages[:, :] = batch.memory[0, 0]
+
+
+def test_one_that_forgets_leaves_nothing_to_one_that_reads():
+    """At one point, whose classes are kept, and with the same start."""
+
+    def centred(batch, advantages):
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = batch.rewards[b, g] - 0.25
+
+    how = {"parameters": {"rate": 0.1}, "memory": gt.Memory(follow, [0.25])}
+    both, point = (gt.estimation.make_estimator("one", own, **how) for own in (centred, less_memory)), TWO_ARMS.at()
+    found = [gt.exact.law_between(point, point, one, batch_size=1, group_size=2).mse for one in both]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
+def test_another_memory_is_another_estimator_and_no_index_leaves_it(registry):
+    def wander(memory, rewards, parameters):
+        memory[int(memory[0])] += 1.0
+
+    def add(start, function=follow):
+        return gt.estimator("keeps_of_test", parameters={"rate": 0.1}, memory=gt.Memory(function, start))(less_memory)
+
+    assert add([0.5]).advantage.memory.start.tolist() == add([0.5]).advantage.memory.start.tolist()
+    for start, function in (([0.6], follow), ([0.5], wander)):
+        with pytest.raises(ValueError, match="name must be new"):
+            add(start, function)
+    wandering = gt.estimation.make_estimator("wanders", less_memory, memory=gt.Memory(wander, [0.0]))
+    sizes = {"batch_size": 2, "group_size": 2, "steps": 4, "replications": 8, "rng": 0}
+    with pytest.raises(IndexError):
+        gt.simulate_training(TWO_ARMS, None, wandering, gt.Constant(0.1), **sizes)
 
 
 def test_mistakes_are_told(check_refused):

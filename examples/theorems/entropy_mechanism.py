@@ -9,7 +9,7 @@ import numpy as np
 import grpo_theory as gt
 
 PAPER, DRAWS = "arXiv 2505.22617, Theorem", {"cases": [{"draw": number} for number in range(3)], "setting": "draw {draw}"}
-TEXTS = "a state's entropy changes by -eta Cov(log pi, pi A)", "with the natural gradient it changes by -eta Cov(log pi, A)"
+TEXTS = "to first order a state's entropy changes by -eta Cov(log pi, pi A)", "with the natural gradient by -eta Cov(log pi, A)"
 PLAIN, NATURAL = (gt.Statement(f"entropy/theorem {n}", f"{PAPER} {n}", TEXTS[n - 1], "identity") for n in (1, 2))
 PRINTED = gt.Statement("entropy/theorem 1 on a tree", f"{PAPER} 1", "and so does that of the second state", "identity")
 VISITS = "entropy/theorem 1 on a tree, corrected", f"{PAPER} 1", "with the share of visits before the covariance"

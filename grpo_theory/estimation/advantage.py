@@ -18,7 +18,7 @@ from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, compile_kernel, read_only_batch
 from grpo_theory.estimation.parts import Part
 from grpo_theory.user_text import printable
-from grpo_theory.validation import Array, Integers, as_number, as_real_array, read_only
+from grpo_theory.validation import Array, Integers, as_number, as_numbers, as_real_array, read_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Memory(Part):
 
     def __post_init__(self) -> None:
         contracts.check_arguments(self.function, 3, contracts.REMEMBERS[1])
-        object.__setattr__(self, "start", read_only(as_real_array("start", np.atleast_2d(self.start), 2)))
+        object.__setattr__(self, "start", read_only(as_real_array("start", np.atleast_2d(as_numbers("start", self.start)), 2)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,8 @@ def compile_kernel(function: Callable, signature: Any = SIGNATURE, contract: str
     if (draws := drawing(function)) is not None:
         raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws}; {contract}")
     try:
-        return compiled(function, signature)
+        # What is remembered may be an index, of which nobody knows in time that it leaves an array.
+        return compiled(function, signature, **({} if signature is SIGNATURE else {"boundscheck": True}))
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = [

@@ -155,7 +155,10 @@ def register(new: Estimator, *, overwrite: bool = False) -> Estimator:
     if known is not None and (new.name in SHIPPED or not overwrite):
         kernels = [one.advantage.function for one in (known, new)]
         same = all(getattr(known, part).is_same(getattr(new, part)) for part in parts.PARTS)
-        if not same or not parts.is_same_function(*kernels):
+        memories = [one.advantage.memory for one in (known, new)]
+        starts = [one and one.start.tolist() for one in memories]
+        pairs = [kernels, [one.function for one in memories if one]]
+        if not same or starts[0] != starts[1] or not all(parts.is_same_function(*pair) for pair in pairs if pair):
             advice = "choose another name" if new.name in SHIPPED else "overwrite=True replaces it"
             raise ValueError(
                 f"name must be new, but there is an estimator {new.name!r} already: {known.description.rstrip('.')}; {advice}"

@@ -197,7 +197,7 @@ def looked_at(point: Point, estimator: Estimator) -> list[Looked]:
     """
     kept, reads, kind = _LOOKED.setdefault(point, {}), estimator.reads, estimator.advantage
     memory = kind.remembered(point.policy.n_prompts) if kind.memory else np.empty((0, 0))
-    key = estimator.kl, reads.intersection(FIELDS), memory.tobytes()
+    key = estimator.kl, reads.intersection((*FIELDS, "memory")), memory.tobytes()
     if key not in kept:
         seen = outcome_table(point, estimator.kl)
         known = *seen.prompt_fields, *memory

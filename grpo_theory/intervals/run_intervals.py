@@ -517,7 +517,6 @@ def random_scaling_tail(x: float) -> float:
     return 2.0 / np.pi * quad(integrand, 0.0, np.pi / 2.0, epsabs=1e-14, epsrel=1e-13)[0]
 
 
-@cache
 def random_scaling_quantile(level: float) -> float:
     """Return the q with P(|T| <= q) = level, to ten digits; 6.747 at 95% (Lee et al. 2022, Table 1).
 
@@ -527,7 +526,11 @@ def random_scaling_quantile(level: float) -> float:
     >>> round(gt.intervals.random_scaling_quantile(0.95), 3)
     6.747
     """
-    level = check_level(level)
+    return _quantile(check_level(level))
+
+
+@cache
+def _quantile(level: float) -> float:
     # The tail is 0 at 2048, in double precision.
     high = next(2.0**k for k in range(12) if random_scaling_tail(2.0**k) <= 1.0 - level)
     return float(brentq(lambda x: random_scaling_tail(x) - (1.0 - level), 0.0, high, xtol=1e-12, rtol=1e-13))

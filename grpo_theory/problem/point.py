@@ -40,6 +40,8 @@ class Objective:
         ``curvature(values, law)`` returns the second derivatives, shape (..., L, L).  Hessians and maximisers need it.
     estimate : callable, optional
         ``estimate(rewards)`` returns an unbiased estimate of F, shape (...), from the rewards (..., G) of groups: for intervals.
+    draws : int, default 0
+        How many responses F is about, as four of pass@4; 0 if no such number is known.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class Objective:
     slope: OfLaw
     curvature: OfLaw | None = None
     estimate: Callable[[Array], Array] | None = None
+    draws: int = 0
 
     def __repr__(self) -> str:
         return f"Objective({self.name!r})"
@@ -155,6 +158,7 @@ class Objective:
             value,
             lambda values, law: np.broadcast_to(own, law.shape),
             lambda values, law: np.zeros((*law.shape, own.size)),
+            draws=1,
         )
 
     @classmethod
@@ -215,7 +219,7 @@ class Objective:
             share = np.array([comb(i, r) * comb(size - 1 - i, s) / comb(size, draws) for i in range(size)])
             return ordered[..., 0] + (share * (ordered - ordered[..., :1])).sum(axis=-1)
 
-        return cls(f"{rank} of {draws}", value, slope, curvature, estimate)
+        return cls(f"{rank} of {draws}", value, slope, curvature, estimate, draws)
 
     def bend(self, values: Array, law: Array, gradients: Array) -> Array:
         """Return sum_lm F_lm (grad q_l)(grad q_m)', shape (..., D, D), for gradients of the law's entries (..., L, D)."""

@@ -25,7 +25,9 @@ def estimator_fingerprint(estimator: gt.Estimator) -> str:
     codes = [code_checksum(part.function) for part in (*parts, estimator.advantage)]
     widths = (estimator.clip.low, estimator.clip.high, estimator.aggregation.pool, estimator.aggregation.constant)
     bounds = (second.bound.low, second.bound.high)
-    facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes)
+    kept = estimator.advantage.memory
+    memory = (code_checksum(kept.function), kept.start.tolist()) if kept else ()
+    facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes, *memory)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
