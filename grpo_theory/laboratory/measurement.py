@@ -665,7 +665,8 @@ def coverage_grid(
     for point, design in cells:
         if not isinstance(design, tuple) or len(design) != 2:
             raise TypeError(f"designs must have a pair (problem, experiment) at {point}, got {shown(design)}")
-    if reference is not None and isinstance(functions, Mapping) and reference not in functions:
+    known = reference is None or (isinstance(reference, str) and reference in functions)
+    if isinstance(functions, Mapping) and not known:
         raise ValueError(f"reference must be one of {', '.join(map(repr, functions))}, got {reference!r}")
     asked = {"level": as_fraction("level", level), "replications": replications, "workers": workers, "progress": progress}
     rows: list[tuple] = []
