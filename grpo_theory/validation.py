@@ -157,10 +157,13 @@ def as_array(name: str, value: Any, dtype: Any = None) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a value is masked.
+        If a value is masked, or rows differ in length.
     """
     check_unmasked(name, value)
-    return np.asarray(value, dtype=dtype)
+    try:
+        return np.asarray(value, dtype=dtype)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array: {error}") from None
 
 
 def check_unmasked(name: str, value: Any) -> None:

@@ -126,8 +126,10 @@ class Statement:
             raise ValueError(f"kind must be one of {', '.join((*KINDS, PARTS))}, got {self.kind!r} for {self.id}")
         if not isinstance(self.margin, Margin | None):
             raise TypeError(f"margin must be a Margin, got {type(self.margin).__name__}")
-        if self.whose not in WHOSE:
+        if not isinstance(self.whose, str) or self.whose not in WHOSE:
             raise ValueError(f"whose must be one of {', '.join(WHOSE)}, got {self.whose!r}")
+        if not isinstance(self.measured, bool):
+            raise TypeError(f"measured must be True or False, got {self.measured!r}")
         if self.measured and self.whose != "paper":
             raise ValueError(f"a statement that a paper measured must be the paper's, got whose={self.whose!r} for {self.id}")
 

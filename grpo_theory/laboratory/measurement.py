@@ -82,8 +82,9 @@ SHOWN = ["estimate", "standard_error", "low", "high", "covered"]
 def mean(values: Array) -> Measured:
     """Return the mean of n values; its error is NaN if one of them is infinite."""
     n = len(values)
-    error = float(values.std(ddof=1)) / sqrt(n) if n > 1 and np.isfinite(values).all() else nan
-    return float(values.mean()) if n else nan, error
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = float(values.std(ddof=1)) / sqrt(n) if n > 1 and np.isfinite(values).all() else nan
+        return float(values.mean()) if n else nan, error
 
 
 def errors(estimate: Array, standard_error: Array) -> tuple[Measured, Measured, Measured]:
@@ -120,7 +121,9 @@ def measured(part: Table, truth: float, null: float | None, confidence: float, *
         empirical, model, relative = errors(known["estimate"], known["standard_error"])
         yield normal_row("bias", mean(deviation), confidence)
         yield normal_row("empirical SE", empirical, confidence)
-        yield normal_row("MSE", mean(deviation**2), confidence)
+        with np.errstate(over="ignore"):
+            squares = mean(deviation**2)
+        yield normal_row("MSE", squares, confidence)
         yield normal_row("average model SE", model, confidence)
         yield normal_row("relative % error in model SE", relative, confidence)
     if of != "shadow":

@@ -163,7 +163,7 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
 
 def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Sizes]:
     """Return numbers in a row (N,), and the sizes of their groups if they are a list of groups; missing ones are NaN."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise TypeError(f"{name} must be numbers, or one array of numbers per group, got {shown(values)}")
     groups = values if isinstance(values, np.ndarray) else list(values)
     nested = [np.ndim(one) > 0 for one in groups]

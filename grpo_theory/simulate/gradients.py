@@ -245,7 +245,7 @@ def simulate_gradients(
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     along = np.empty((0, problem.policy.dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), problem.policy.dimension), "(J, d)")
-    power, told = current.target.known_gradient_squared_norm, "simulating" if progress else ""
+    power, told = current.target.known_gradient_squared_norm, "simulating" if progress is True else ""
     size = block_replications(batch_size, group_size)
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         words = seed.generate_state(3, np.uint64)

@@ -218,7 +218,7 @@ def simulate_training(
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem, theta0, replications)
-    sizes, told = (batch_size, group_size, inner_steps, as_count("lag", lag, 0)), "training" if progress else ""
+    sizes, told = (batch_size, group_size, inner_steps, as_count("lag", lag, 0)), "training" if progress is True else ""
     if isinstance(problem.policy, TokenChain):
         if observables:
             raise ValueError(
