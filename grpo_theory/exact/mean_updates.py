@@ -247,25 +247,25 @@ def group_expectation(problem: Problem, theta: ArrayLike | None, statistic: Call
     return np.tensordot(group_chances(counts, point.reward_law), found, 1)
 
 
-def check_forgets(estimator: Estimator) -> None:
-    """Raise ValueError if an estimator has a memory: its mean is then another at each update."""
-    if estimator.advantage.memory:
-        raise ValueError(f"estimator {estimator.name!r} has a memory: gt.gradient_law has one update, gt.simulate_training many")
+def find_forgetful(estimator: str | Estimator | Population) -> Estimator | Population:
+    """Return the estimator of a name; raise ValueError if it has a memory, because its mean is then another at each update."""
+    found = find(estimator) if isinstance(estimator, str | list | tuple) else estimator
+    if isinstance(found, Estimator) and found.advantage.memory:
+        raise ValueError(f"estimator {found.name!r} has a memory: gt.gradient_law has one update, gt.simulate_training many")
+    return found
 
 
-def mean_estimate(current: Point, sampler: Point, estimator: str | Estimator | Population, group_size: int | float) -> Array:
+def mean_estimate(current: Point, sampler: Point, estimator: Estimator | Population, group_size: int | float) -> Array:
     """Return an estimator's mean at one point, shape (d,), of responses drawn at another; see `gt.gradient_mean`.
 
     Of a kernel that reads only rewards the mean is a policy gradient with mean advantages in place of rewards.  Nothing is then
     enumerated but the rewards of the group's others.  Other estimators take their whole law.
     """
     bandit, on_policy, plain = sampler.bandit, current is sampler, True
-    estimator = find(estimator) if isinstance(estimator, str | list | tuple) else estimator
     if isinstance(estimator, Estimator):
-        check_forgets(estimator)
         estimator = estimator.at_lengths(current.policy.lengths)
         penalised = current.kl is not None and estimator.kl.place == "reward"
-        reads_more = estimator.aggregation.pool or estimator.reads - {"rewards", "parameters"}
+        reads_more = estimator.aggregation.pool or estimator.advantage.memory or estimator.reads - {"rewards", "parameters"}
         if isinstance(current, ChainPoint) or penalised or reads_more:
             return law_between(current, sampler, estimator, batch_size=1, group_size=cast(int, group_size)).mean
         parts = estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl.place, estimator.credit
@@ -320,10 +320,7 @@ def gradient_mean(
     [True, False]
     """
     as_count("batch_size", batch_size)
-    points, chosen = points_at(problem, theta, behaviour), find(estimator)
-    if chosen.advantage.memory:
-        return law_between(*points, chosen, batch_size=1, group_size=group_size).mean
-    return mean_estimate(*points, chosen, as_count("group_size", group_size))
+    return mean_estimate(*points_at(problem, theta, behaviour), find(estimator), as_count("group_size", group_size))
 
 
 def plain_step(point: Point, mean: Array, step: float) -> Array:
@@ -452,13 +449,13 @@ def mean_path(
     [0.71, 0.74]
     """
     sizes = step_sizes(schedule, as_count("steps", steps))
-    inner_steps = as_count("inner_steps", inner_steps)
+    inner_steps, followed = as_count("inner_steps", inner_steps), find_forgetful(estimator)
     current = problem.at(problem.parameters(theta0, "theta0"))
     sampler, fixed = current, None if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     path = [current.theta]
     for number, step in enumerate(sizes.tolist()):
         sampler = fixed or (current if number % inner_steps == 0 else sampler)
-        moved = as_numbers("move", move(current, mean_estimate(current, sampler, estimator, group_size), step))
+        moved = as_numbers("move", move(current, mean_estimate(current, sampler, followed, group_size), step))
         if not np.abs(moved).max() <= problem.policy.largest_parameter:
             raise ValueError(
                 f"schedule must leave theta below {problem.policy.largest_parameter:g}, and step {number + 1} does not"
@@ -535,10 +532,11 @@ def fixed_point(
     >>> found.stable, round(float(problem.at(found.theta).reward_law[0, 1]), 2)
     (True, 0.67)
     """
+    followed = find_forgetful(estimator)
 
     def mean(theta: Array) -> Array:
         point = problem.at(theta)
-        return mean_estimate(point, point, estimator, group_size)
+        return mean_estimate(point, point, followed, group_size)
 
     def slopes(theta: Array) -> Array:
         steps = DIFFERENCE * np.maximum(1.0, np.abs(theta))

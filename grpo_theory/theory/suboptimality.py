@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
-from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation import Estimator
 from grpo_theory.exact import Region, check_optimum, gradient_law, gradient_mean
-from grpo_theory.exact.mean_updates import check_forgets
+from grpo_theory.exact.mean_updates import find_forgetful
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Harmonic
@@ -362,7 +362,7 @@ def linearise(
     >>> bool(np.allclose(linear.drift, np.diag(linear.curvatures)))  # the estimator is unbiased
     True
     """
-    check_forgets(find(estimator))
+    find_forgetful(estimator)
     curvatures, directions = check_optimum(problem, optimum)
     sizes = {"batch_size": batch_size, "group_size": group_size}
     theta = problem.policy.check_theta(optimum, "optimum")
