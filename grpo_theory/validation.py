@@ -269,6 +269,13 @@ def as_count(name: str, value: int, minimum: int = 1) -> int:
     return int(value)
 
 
+def as_flag(name: str, value: bool) -> bool:
+    """Return True or False; raise if it is neither."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
 def as_number(name: str, value: float, wanted: str = "a number") -> float:
     """Return a real number as a float, infinite if it is too large for one; anything else is a TypeError that says so."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from grpo_theory.estimation import kernel as contracts
 from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, compile_kernel, read_only_batch
-from grpo_theory.estimation.parts import Part
+from grpo_theory.estimation.parts import Part, is_same_function
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Integers, as_number, as_numbers, as_real_array, read_only
 
@@ -59,6 +59,11 @@ class Memory(Part):
     def __post_init__(self) -> None:
         contracts.check_arguments(self.function, 3, contracts.REMEMBERS[1])
         object.__setattr__(self, "start", read_only(as_real_array("start", np.atleast_2d(as_numbers("start", self.start)), 2)))
+
+    def is_same(self, other: Part) -> bool:
+        """Whether both remember the same from the same start, though perhaps by a file that has been run again."""
+        same_start = isinstance(other, Memory) and np.array_equal(self.start, other.start)
+        return same_start and is_same_function(self.function, other.function)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +125,9 @@ class Advantage(Part):
 
     def remembered(self, n_prompts: int) -> Array:
         """Return what is remembered of so many prompts before the first rollout, shape (S, M); S is 0 without a memory."""
-        start = self.memory.start if self.memory else np.empty((1, 0))
+        if self.memory is None:
+            return np.empty((0, n_prompts))
+        start = self.memory.start
         if len(start) not in (1, n_prompts):
             raise ValueError(f"start must have 1 or {n_prompts} rows in the memory of {self.name!r}, got {len(start)}")
         return np.resize(start, (n_prompts, start.shape[1])).T

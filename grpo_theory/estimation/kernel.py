@@ -104,9 +104,10 @@ REMEMBERS = types.void(types.float64[::1], _VECTOR, _VECTOR), _REMEMBER
 
 def read_only_batch(fields: Iterable[np.ndarray], parameters: Array) -> Batch:
     """Return a batch of `FIELDS`, after which come S columns of memory, and parameters, none of which can be written on."""
-    columns = (rows := [*fields])[len(FIELDS) :]
+    given = [*fields]
+    own, columns = given[: len(FIELDS)], given[len(FIELDS) :]
     memory = np.stack(columns, axis=1) if columns else NO_MEMORY
-    views = [np.ascontiguousarray(field).view() for field in (*rows[: len(FIELDS)], parameters, memory)]
+    views = [np.ascontiguousarray(field).view() for field in (*own, parameters, memory)]
     for view in views:
         view.setflags(write=False)
     return Batch._make(views)
@@ -124,8 +125,8 @@ def compile_kernel(function: Callable, signature: Any = SIGNATURE, contract: str
     if (draws := drawing(function)) is not None:
         raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws}; {contract}")
     try:
-        # What is remembered may be an index, of which nobody knows in time that it leaves an array.
-        return compiled(function, signature, **({} if signature is SIGNATURE else {"boundscheck": True}))
+        # What is remembered may be an index, of which nobody knows in time that it leaves an array; None is numba's own choice.
+        return compiled(function, signature, boundscheck=signature is not SIGNATURE or None)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = [

@@ -155,10 +155,9 @@ def register(new: Estimator, *, overwrite: bool = False) -> Estimator:
     if known is not None and (new.name in SHIPPED or not overwrite):
         kernels = [one.advantage.function for one in (known, new)]
         same = all(getattr(known, part).is_same(getattr(new, part)) for part in parts.PARTS)
-        memories = [one.advantage.memory for one in (known, new)]
-        starts = [one and one.start.tolist() for one in memories]
-        pairs = [kernels, [one.function for one in memories if one]]
-        if not same or starts[0] != starts[1] or not all(parts.is_same_function(*pair) for pair in pairs if pair):
+        before, after = known.advantage.memory, new.advantage.memory
+        remembers = after is None if before is None else after is not None and before.is_same(after)
+        if not same or not remembers or not parts.is_same_function(*kernels):
             advice = "choose another name" if new.name in SHIPPED else "overwrite=True replaces it"
             raise ValueError(
                 f"name must be new, but there is an estimator {new.name!r} already: {known.description.rstrip('.')}; {advice}"
@@ -239,8 +238,16 @@ def make_estimator(
     check_arguments(function)
     if not isinstance(memory, Memory | None):
         raise TypeError(f"memory must be a Memory(function, start), got {memory!r}")
-    numbers, least = {} if parameters is None else parameters, as_count("minimum_group_size", minimum_group_size)
-    advantage = Advantage(name, function, numbers, least, couples_groups, fields_read(function), exchangeable, memory)
+    advantage = Advantage(
+        name=name,
+        function=function,
+        parameters={} if parameters is None else parameters,
+        minimum_group_size=as_count("minimum_group_size", minimum_group_size),
+        couples_groups=couples_groups,
+        reads=fields_read(function),
+        exchangeable=exchangeable,
+        memory=memory,
+    )
     remember_text(function)
     return Estimator(name, advantage, source=source)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_theory.evidence.rules import KINDS, Evidence, as_side
 from grpo_theory.plain_text import plain
+from grpo_theory.validation import as_flag
 
 WHOSE = ("paper", "correction", "ours")
 PARTS = "parts"
@@ -128,9 +129,7 @@ class Statement:
             raise TypeError(f"margin must be a Margin, got {type(self.margin).__name__}")
         if not isinstance(self.whose, str) or self.whose not in WHOSE:
             raise ValueError(f"whose must be one of {', '.join(WHOSE)}, got {self.whose!r}")
-        if not isinstance(self.measured, bool):
-            raise TypeError(f"measured must be True or False, got {self.measured!r}")
-        if self.measured and self.whose != "paper":
+        if as_flag("measured", self.measured) and self.whose != "paper":
             raise ValueError(f"a statement that a paper measured must be the paper's, got whose={self.whose!r} for {self.id}")
 
     @property

@@ -195,8 +195,8 @@ def looked_at(point: Point, estimator: Estimator) -> list[Looked]:
     They are kept as long as the point is, because estimators are compared at one point; the tuples are classes, and what
     `distinct_prompts` returns.
     """
-    kept, reads, kind = _LOOKED.setdefault(point, {}), estimator.reads, estimator.advantage
-    memory = kind.remembered(point.policy.n_prompts) if kind.memory else np.empty((0, 0))
+    kept, reads = _LOOKED.setdefault(point, {}), estimator.reads
+    memory = estimator.advantage.remembered(point.policy.n_prompts)
     key = estimator.kl, reads.intersection((*FIELDS, "memory")), memory.tobytes()
     if key not in kept:
         seen = outcome_table(point, estimator.kl)

@@ -18,7 +18,7 @@ from grpo_theory.intervals.interval import around, binomial_limits
 from grpo_theory.laboratory.trial import FIELDS, Answers, Experiment, IntervalFunction, Replay, Table, Trial, Truth, check_takes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, Flags, Integers, as_count, as_fraction, as_numbers, as_positive, shown
+from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_fraction, as_numbers, as_positive, shown
 
 LEAST_ERROR = 1e-100
 """Smaller errors are refused: their quantiles may be no numbers."""
@@ -522,7 +522,7 @@ def coverage_of_several(
         return [trial.ask(datasets, block, 0, stop) for trial in trials]
 
     jobs = ((first_block + i, min(size, replications - i * size)) for i in range(-(-replications // size)))
-    parts = zip(*map_in_order(answers, jobs, workers, "measuring" if progress else ""), strict=True)
+    parts = zip(*map_in_order(answers, jobs, workers, "measuring" if as_flag("progress", progress) else ""), strict=True)
     records = (Coverage(trial, first_block, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True))
     return dict(zip(functions, records, strict=True))
 
@@ -555,6 +555,8 @@ def replay(
 
 
 NUMBERS = ["measure", "estimate", "mcse", "low", "high"]
+LINES = 8
+"""Functions that a printed grid has."""
 PRINTED = ("bias", "empirical SE", "average model SE", "MSE", "coverage", "mean width", "failures")
 
 
@@ -575,10 +577,10 @@ class CoverageGrid(pd.DataFrame):
         names = self["function"].unique()
         ranges = self.groupby(["measure", "function"])["estimate"].agg(["min", "max"])
         said = {of: f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for of, low, high in ranges.itertuples()}
-        columns = {one: [said.get((one, name), "") for name in names] for one in PRINTED if one in set(self["measure"])}
+        columns = {one: [said.get((one, name), "") for name in names[:LINES]] for one in PRINTED if one in set(self["measure"])}
         error = self.loc[self["measure"] == "coverage", "mcse"].max()
-        more = f"; {len(names) - 8} functions more" * (len(names) > 8)
-        return f"{pd.DataFrame(columns, names).head(8).to_string()}\n(errors of coverage at most {error:.2g}{more})"
+        more = f"; {len(names) - LINES} functions more" if len(names) > LINES else ""
+        return f"{pd.DataFrame(columns, names[:LINES]).to_string()}\n(errors of coverage at most {error:.2g}{more})"
 
 
 def coverage_grid(

@@ -312,9 +312,7 @@ class Runs:
         moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
         self._moves = moves if type(optimiser) in (SGD, Adam) else None
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
-        kind = training.estimator.advantage
-        start = kind.remembered(policy.n_prompts) if kind.memory else np.empty((0, 0))
-        self._memories = np.repeat(start.T[None], lanes, axis=0)
+        self._memories = np.repeat(training.estimator.advantage.remembered(policy.n_prompts).T[None], lanes, axis=0)
         self._places = np.arange(sizes.n_updated * lanes).reshape(-1, lanes)
         self.record = NO_RECORD
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)

@@ -386,17 +386,17 @@ class ChainGradients:
         # What is beyond double precision is found at the end, and said in the reader's words.
         with np.errstate(over="ignore", invalid="ignore"):
             for own in self.weights:
-                errors = NO_ERRORS
+                of_values = NO_ERRORS
                 if own.credits is not None and (draws := own.estimator.credit.continuations):
                     # The mean of so many rewards drawn anew from each state, less their mean; the same for all estimators.
                     states, values = walks.edges // self.current.policy.vocabulary_size, self.sampler.bandit.values
                     law = own.credits.law[np.arange(states.shape[1]), states]
                     law /= np.maximum(law.sum(axis=-1, keepdims=True), 0.5)
                     generator = np.random.Generator(np.random.SFC64([*self.words.tolist(), number]))
-                    errors = (generator.multinomial(draws, law) / draws - law) @ values
+                    of_values = (generator.multinomial(draws, law) / draws - law) @ values
                 shown = [*batch, *own.estimator.advantage.remembered(self.current.policy.n_prompts)[:, walks.prompts]]
                 advantages = advantages_in(own.estimator, shown, batch_size)
-                logit_gradients = own.logit_gradients(walks, advantages, batch_size, errors)
+                logit_gradients = own.logit_gradients(walks, advantages, batch_size, of_values)
                 vectors = self.current.tangent.vectors(logit_gradients)
                 apart = ((vectors - moments.prompt_gradients[walks.prompts]) ** 2).sum(axis=1)
                 # ghat = (1/B) sum_b Phi' c_b, with ||ghat - g||^2, ||ghat||^2 and g . ghat (docs/derivations.md, section 37).

@@ -21,7 +21,7 @@ from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observations import TokenRule, TrueGradient, observe, token_rule, truth_at
 from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, as_count, as_real_array, check_shape, typed
+from grpo_theory.validation import Array, as_count, as_flag, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
 """The responses of a block, about: some hundredths of a second, between which work is shared out and can be ended."""
@@ -245,7 +245,7 @@ def simulate_gradients(
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     along = np.empty((0, problem.policy.dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), problem.policy.dimension), "(J, d)")
-    power, told = current.target.known_gradient_squared_norm, "simulating" if progress is True else ""
+    power, told = current.target.known_gradient_squared_norm, "simulating" if as_flag("progress", progress) else ""
     size = block_replications(batch_size, group_size)
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         words = seed.generate_state(3, np.uint64)

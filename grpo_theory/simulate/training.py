@@ -27,7 +27,7 @@ from grpo_theory.simulate.chains import train_on_chain
 from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
 from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, Flags, Integers, as_count, as_real_array, shown
+from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_real_array, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,7 +218,8 @@ def simulate_training(
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem, theta0, replications)
-    sizes, told = (batch_size, group_size, inner_steps, as_count("lag", lag, 0)), "training" if progress is True else ""
+    sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
+    told = "training" if as_flag("progress", progress) else ""
     if isinstance(problem.policy, TokenChain):
         if observables:
             raise ValueError(

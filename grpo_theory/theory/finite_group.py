@@ -420,8 +420,8 @@ class FiniteGroupFlow(SuccessFlow):
 
 def interior(name: str, value: ArrayLike) -> Array:
     """Return probabilities as float64; raise unless all lie strictly between 0 and 1."""
-    p = as_numbers(name, value)
-    check_finite(name, p)
+    numbers = as_numbers(name, value)
+    p = as_real_array(name, numbers, numbers.ndim)
     if ((p <= 0.0) | (p >= 1.0)).any():
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {p.min():g} to {p.max():g}")
     return p

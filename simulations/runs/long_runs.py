@@ -436,20 +436,16 @@ def exponents(found, estimator, optimiser, draws):
     rates = 2.0 ** np.array(powers_of(estimator, optimiser, draws))
     every, texts = (in_kind(kind, estimator=estimator, optimiser=optimiser) for kind in (ALL, "text"))
     middle = [SIZES.index(size) for size in (USUAL, 16, 32)]
-    for arms, budget, sizes in ((every, BUDGETS[0], None), (every, BUDGETS[-1], None), (texts, BUDGETS[-1], middle)):
+    for doubled, arms, budget in (("size", every, BUDGETS[0]), ("size", every, BUDGETS[-1]), ("length", texts, BUDGETS[-1])):
         ends = np.array([sides_at(values_of(found, arm), budget) for arm in arms])  # (arms, sizes, rates, draws)
 
-        def slope(weights, ends=ends, arms=arms, sizes=sizes):
-            best = np.array([[best_size(side @ weights, rates) for side in sides] for sides in ends])
-            if sizes is None:
-                return float(np.polyfit(np.log2(SIZES), best.T, 1)[0].mean())
-            return float(np.polyfit(np.log2([arm.tokens for arm in arms]), best[:, sizes], 1)[0].mean())
+        def slope(weights, ends=ends, doubled=doubled, arms=arms):
+            best = np.array([[best_size(side @ weights, rates) for side in sides] for sides in ends])  # (arms, sizes)
+            along, moved = (SIZES, best.T) if doubled == "size" else ([arm.tokens for arm in arms], best[:, middle])
+            return float(np.polyfit(np.log2(along), moved, 1)[0].mean())
 
         row = {"estimate": slope(np.full(draws, 1.0 / draws)), "standard_error": weighted_error(slope, draws)}
-        about = {
-            "budget": budget,
-            "quantity": f"octaves of the best rate per doubling of the {'size' if sizes is None else 'length'}",
-        }
+        about = {"budget": budget, "quantity": f"octaves of the best rate per doubling of the {doubled}"}
         yield about | with_limits(row | {"replications": draws})
 
 
