@@ -82,9 +82,8 @@ SHOWN = ["estimate", "standard_error", "low", "high", "covered"]
 def mean(values: Array) -> Measured:
     """Return the mean of n values; its error is NaN if one of them is infinite."""
     n = len(values)
-    with np.errstate(over="ignore", invalid="ignore"):
-        error = float(values.std(ddof=1)) / sqrt(n) if n > 1 and np.isfinite(values).all() else nan
-        return float(values.mean()) if n else nan, error
+    error = float(values.std(ddof=1)) / sqrt(n) if n > 1 and np.isfinite(values).all() else nan
+    return float(values.mean()) if n else nan, error
 
 
 def errors(estimate: Array, standard_error: Array) -> tuple[Measured, Measured, Measured]:
@@ -121,9 +120,7 @@ def measured(part: Table, truth: float, null: float | None, confidence: float, *
         empirical, model, relative = errors(known["estimate"], known["standard_error"])
         yield normal_row("bias", mean(deviation), confidence)
         yield normal_row("empirical SE", empirical, confidence)
-        with np.errstate(over="ignore"):
-            squares = mean(deviation**2)
-        yield normal_row("MSE", squares, confidence)
+        yield normal_row("MSE", mean(deviation**2), confidence)
         yield normal_row("average model SE", model, confidence)
         yield normal_row("relative % error in model SE", relative, confidence)
     if of != "shadow":
@@ -276,6 +273,7 @@ class Coverage:
         p_value = self.p_value()
         return np.asarray(p_value >= as_fraction("family_error", family_error) / p_value.size)
 
+    @np.errstate(over="ignore", invalid="ignore")  # a measure beyond double precision is infinite, or no number
     def measures(self, null: ArrayLike | None = None, confidence: float = 0.95) -> pd.DataFrame:
         """Return bias, coverage, standard errors and other performance measures (Morris, White and Crowther 2019, Table 6).
 
