@@ -4,10 +4,12 @@ Run from the top folder:  .venv/bin/python tools/mutants.py [--only TEXT] [--wor
 
 tests/mutants/ lists the faults as data, one list a room. A fault is a file, a piece of its text that stands there once, what
 takes its place, and the tests. The tests are first run on the code as it is, and must pass. A fault that they do not see ends
-the program with status 1.
+the program with status 1. The machine code of that first run is kept for faults in files that hold no kernel; what then seems to
+survive is tried once more without it, because a kernel may have read a constant of such a file.
 """
 
 import argparse
+import hashlib
 import os
 import queue
 import shutil
@@ -19,6 +21,8 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+
+from grpo_theory.jit import cache_folder
 
 TOP = Path(__file__).resolve().parents[1]
 LISTS = TOP / "tests" / "mutants"
@@ -66,15 +70,38 @@ def run_tests(folder: Path, *asked: str, limit: float | None) -> tuple[int, str]
     return done.returncode, done.stdout
 
 
-def is_seen(mutant: Mutant, folder: Path) -> bool:
+def code_folder(sources: Path) -> str:
+    """Return what Numba calls the machine code of a folder of sources; by another name it is made anew."""
+    return f"{sources.name}_{hashlib.sha1(str(sources).encode()).hexdigest()}"
+
+
+def warm_up(folder: Path, first: Path) -> None:
+    """Put the machine code of the first run where a copy's processes look for it, which is named by all of its sources."""
+    target = cache_folder(folder / "grpo_theory", str(folder / ".numba"))
+    for sources in {path.parent for path in first.rglob("*.py")}:
+        kept = first / ".warm" / code_folder(sources)
+        if kept.is_dir():  # linked, because Numba replaces files and does not write into them
+            shutil.copytree(kept, target / code_folder(folder / sources.relative_to(first)), copy_function=os.link)
+
+
+def is_seen(mutant: Mutant, folder: Path, first: Path) -> bool:
     """Return whether the tests see a fault, which is taken out again."""
     path = folder / mutant.file
-    source = path.read_text(encoding="utf-8")
+    source, before = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(mutant.applied(folder), encoding="utf-8")
+    code = first / ".warm" / code_folder((first / mutant.file).parent)
+    warms = [False] if any(code.glob(f"{path.stem}.*")) else [True, False]  # whether functions of this file were compiled
     try:
-        status, _ = run_tests(folder, *mutant.tests, limit=LIMIT)
+        for warm in warms:
+            shutil.rmtree(folder / ".numba", ignore_errors=True)
+            if warm:
+                warm_up(folder, first)
+            status, _ = run_tests(folder, *mutant.tests, limit=LIMIT)
+            if status:
+                break
     finally:
         path.write_text(source, encoding="utf-8")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     if status not in (0, FAILED, 2):  # as where no test has the name
         raise ValueError(f"{mutant.file}: pytest ended with status {status}: are these its tests? {' '.join(mutant.tests)}")
     return status != 0
@@ -103,12 +130,14 @@ def main() -> int:
         if status:
             print(f"{said[-4000:]}\nthe tests must pass on the code as it is, and do not", file=sys.stderr)
             return 2
+        for made in (first / ".numba").glob("kernels-*"):
+            made.rename(first / ".warm")
         folders.put(first)
 
         def tried(mutant: Mutant) -> bool:
             folder, start = folders.get(), time.perf_counter()
             try:
-                seen = is_seen(mutant, folder)
+                seen = is_seen(mutant, folder, first)
             finally:
                 folders.put(folder)
             shown = f"{mutant.file}: {mutant.new.strip()[:60]!r}"
