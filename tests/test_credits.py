@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
+from scipy.stats import chi2
 from test_chain import assert_one_law, free, goal, graded
 
 import grpo_theory as gt
@@ -75,6 +77,60 @@ def test_the_law_is_that_of_all_groups(parts):
     np.testing.assert_allclose(gt.gradient_mean(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old), mean, atol=1e-15)
     runs = gt.simulate_gradients(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old, replications=50_000, rng=2)
     assert runs.mse[0] == pytest.approx(law.mse, rel=0.03)  # five standard errors; without credits it is a third off
+
+
+def ends_of_two_updates(one, step, lag):
+    """All ends of two updates on a group of two each, and their chances; the second is drawn anew, or as the first was."""
+    found = [(1.0, [PROBLEM.theta])]
+    for _ in range(2):
+        before, found = found, []
+        for chance, path in before:
+            theta, old = path[-1], path[0] if lag else path[-1]
+            (by_sign, added), success = terms(one, theta, old), PROBLEM.bandit.mean_reward[0]
+            pi = PROBLEM.at(old).probabilities[0]
+            for group in itertools.product(itertools.product(range(3), (0.0, 1.0)), repeat=2):
+                own = np.prod([pi[k] * (success[k] if z else 1.0 - success[k]) for k, z in group])
+                both = zip(group, group[::-1], strict=True)
+                estimate = sum((z - other) * by_sign[k, 0 if z > other else 1] + added[k] for (k, z), (_, other) in both)
+                found.append((chance * own, [*path, theta + 0.5 * step * estimate]))
+    chances, paths = zip(*found, strict=True)
+    return np.array(chances), np.array(paths)
+
+
+CLIPPED = {"advantage": "rloo", "ratio": "token", "clip": "by sign"}
+ENDS_AT = [[2, 1], [3, 4], [2, 2], [3, 3], [4, 4]]
+CHAIN = gt.Problem(
+    gt.StateRewards([0.0, 0.0, 0.2, 0.9, 0.4]),
+    gt.TokenChain(ENDS_AT, 2, end_token=0),
+    theta=[*PROBLEM.theta, *np.zeros(6)],
+)
+"""The same policy, by state."""
+TRAINED = {
+    "a function's": (PROBLEM, gt.estimation.Credit("uneven", uneven, (0.7,)), {"advantage": "rloo"}, 0),
+    "a function's, clipped": (PROBLEM, gt.estimation.Credit("uneven", uneven, (0.7,)), CLIPPED, 1),
+    "values, clipped": (PROBLEM, "gae", CLIPPED, 1),
+    "values of moving policies": (PROBLEM, "gae", {"advantage": "rloo"}, 0),
+    "on a chain": (CHAIN, "gae", {"advantage": "rloo"}, 0),
+    "on a chain, clipped": (CHAIN, "gae", CLIPPED, 1),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_training_goes_where_credits_lead(name):
+    """Every run ends where some two updates end, and ends come as often as they should; by credits of the start they do not."""
+    problem, credit, parts, lag = TRAINED[name]
+    one = estimator(credit, **parts)
+    chances, paths = ends_of_two_updates(one, 2.0, lag)
+    how = {"batch_size": 1, "group_size": 2, "steps": 2, "lag": lag, "replications": 2_000 if problem is PROBLEM else 400}
+    theta = gt.simulate_training(problem, None, one, gt.Constant(2.0), **how, rng=5).theta[:, :4]
+    keys, place = np.unique(paths[:, -1].round(8), axis=0, return_inverse=True)
+    distance, nearest = cKDTree(keys).query(theta)
+    assert distance.max() < 1e-7
+    expected = np.bincount(place.ravel(), weights=chances) * len(theta)
+    assert chi2.sf(((np.bincount(nearest, minlength=len(keys)) - expected) ** 2 / expected).sum(), len(keys) - 1) > 1e-6
+    still = replace(one, credit=gt.estimation.CREDITS["none"])
+    others = gt.simulate_training(problem, None, still, gt.Constant(2.0), **how, rng=5).theta[:, :4]
+    assert np.median(cKDTree(keys).query(others)[0]) > 1e-3
 
 
 def test_exact_values_are_unbiased_and_quieter():
@@ -240,8 +296,9 @@ def test_what_cannot_have_credits_says_so(check_refused):
     behind = {"behaviour": chain.theta + np.sin(np.arange(chain.theta.size))}
     late, whole = estimator("gae", ratio="token", clip="by sign"), estimator("values", ratio="trajectory")
     check_refused(
-        (lambda: gt.simulate_training(PROBLEM, PROBLEM.theta, one, gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
-        (lambda: gt.simulate_training(chain, chain.theta, one, gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
+        (lambda: gt.simulate_training(PROBLEM, None, estimator("vine"), gt.Constant(0.1), **run, steps=1), "continuations"),
+        (lambda: gt.simulate_training(chain, None, estimator("vine"), gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
+        (lambda: gt.simulate_training(PROBLEM, None, one, gt.Constant(0.1), **run, steps=1, allocation="uniform"), "credits"),
         (lambda: gt.gradient_law(chain, None, estimator(short), **SIZES), r"credit must have shape .*\(T, S, V\)"),
         (lambda: gt.gradient_law(chain, None, late, **SIZES, **behind), "must not see the sign of credits"),
         (lambda: gt.simulate_gradients(chain, None, whole, **run, **behind), "weigh each token by its own ratio"),

@@ -348,7 +348,7 @@ def compose(
         A second ratio, of the policy at the start of the update over the one that sampled. It has a bound of its own. It counts
         where `gt.gradient_law` is told both policies, and is 1 elsewhere.
     credit : {"none", "values", "gae", "vine"} or Credit
-        What each token gets besides. It is in exact laws, mean paths and `gt.simulate_gradients`, of responses that are listed.
+        What each token gets besides, in exact laws, mean paths and simulations.
     source : str, optional
         Formula and source, in a line.
     overwrite : bool, default False

@@ -172,11 +172,8 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
         )
     point = behaviour if estimator.credit.name == "none" else credited(behaviour, estimator)
     if estimator.credit.name != "none":
-        credits = as_numbers("credit", estimator.credit.function(point, estimator.credit.settings))
-        check_shape("credit", credits, (len(current.token_probabilities), *paths.edges.shape), "(M, K, T)")
-        check_finite("credit", credits)
         # A credit does not depend on the group, as the slope of a KL term does not: it stands beside it in v, weighted as A is.
-        own = np.moveaxis(np.where(paths.taken, credits, 0.0), 0, -1)
+        own = np.moveaxis(listed_credits(point, estimator), 0, -1)
         drifts += np.where(own > 0.0, gains[:, POSITIVE], gains[:, NEGATIVE]) * own
     errors = value_errors(point, estimator, gains)
     return TokenWeights(paths, current.token_probabilities, gains, drifts, errors, current is behaviour)
@@ -192,6 +189,15 @@ def credited(behaviour: Point, estimator: Estimator) -> Point:
         f"estimator {estimator.name!r} must have its KL term as 'k1 in reward' or in the loss to have credits, "
         f"got {estimator.kl.name!r}"
     )
+
+
+def listed_credits(point: Point, estimator: Estimator) -> Array:
+    """Return the credits of the tokens of all listed responses, shape (M, K, T), at the point where they are taken."""
+    paths = point.policy.paths
+    credits = as_numbers("credit", estimator.credit.function(point, estimator.credit.settings))
+    check_shape("credit", credits, (len(point.token_probabilities), *paths.edges.shape), "(M, K, T)")
+    check_finite("credit", credits)
+    return np.where(paths.taken, credits, 0.0)
 
 
 def value_errors(point: Point, estimator: Estimator, gains: Array) -> Array:

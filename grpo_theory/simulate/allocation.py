@@ -66,10 +66,11 @@ class AllocatedTraining(Training):
     def table(self) -> AdvantageTable:
         """The kernel's table by the size of the group; advantages are over that size, so that a batch's estimate is a mean."""
         sizes = list(range(self.rule.low, self.rule.high + 1))
-        if super().table is None or self.drift or self.pool:
+        if super().table is None or self.drift or self.pool or self.credited:
             raise ValueError(
-                "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty or "
-                f"pooled tokens. On this problem {self.estimator.name!r} is not one. Use rloo, dr_grpo or grpo, without a KL term"
+                "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty, "
+                f"credits or pooled tokens. On this problem {self.estimator.name!r} is not one. Use rloo, dr_grpo or grpo, "
+                "without a KL term"
             )
         found = reward_table(self.estimator, self.problem.bandit.values, sizes)
         # (1/B) sum_b (1/n_b) sum_i A_bi u_bi, as each draw of a prompt has the weight 1/B (docs/derivations.md, section 33.1).

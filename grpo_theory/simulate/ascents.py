@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact.score_moments import check_penalty, gains_of
+from grpo_theory.exact.score_moments import NEGATIVE, POSITIVE, check_penalty, credited, gains_of, listed_credits
 from grpo_theory.jit import compiled
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate import rollouts
@@ -193,6 +193,17 @@ class Training:
         gains = gains_of(self.estimator, self.problem.policy.paths).swapaxes(0, 1)
         return np.ascontiguousarray(gains[:1] if np.array_equal(gains[0], gains[1]) else gains)
 
+    def credits(self, theta: Array) -> Array | None:
+        """Return the credits of tokens (M, K, T) at a policy, or None where it is too far off for an exact law."""
+        if not (np.abs(theta) <= self.problem.policy.largest_parameter).all():
+            return None
+        return listed_credits(credited(self.problem.at(theta), self.estimator), self.estimator)
+
+    @property
+    def credited(self) -> bool:
+        """Whether tokens have credits of their own."""
+        return self.estimator.credit.name != "none"
+
     @property
     def by_sign(self) -> bool:
         """Whether positive and negative advantages are added up apart."""
@@ -245,9 +256,10 @@ def checked_sizes(
             f"each run are held in memory, got {found.lag:,}"
         )
     check_penalty(problem.kl, estimator)
-    if estimator.credit.name != "none":
+    if estimator.credit.continuations:
         raise ValueError(
-            f"estimator {estimator.name!r} must have no credits of tokens in training runs: gt.mean_path has its mean path"
+            f"estimator {estimator.name!r} must have credits of exact values in training runs, which draw no continuations: "
+            "take credit.with_continuations(0), or gt.mean_path for its mean path"
         )
     return found
 
@@ -340,8 +352,8 @@ class Runs:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
         # Updates follow each other in compiled code where nothing is called, and who draws is updated.
-        summed = training.table is not None or training.affine is not None
-        if summed and self._moves and not (self.one_by_one or sizes.moves or training.drift or training.pool):
+        summed = self._moves and (training.table is not None or training.affine is not None)
+        if summed and not (self.one_by_one or sizes.moves or training.drift or training.pool or training.credited):
             rule = rollouts.Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
             lanes = rollouts.Lanes(self.n, self._period, self.streams)
             work = rollouts.Work(self.room, self.policy, self.sums, self._logit_gradients, self.record)
@@ -370,6 +382,8 @@ class Runs:
         if len(self.record.hessian):
             keep_rollout(world.logits, self.record, self.count, self.room, self.policy)
         self.sum_advantages(sampler)
+        if self.training.credited:
+            self._credits = [self.training.credits(one) for one in self._by_run(sampler)[: self.n]]
         for update in range(sizes.updates):
             self._update(update * sizes.n_updated)
 
@@ -399,6 +413,8 @@ class Runs:
             paths, side_by_side = training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(log_ratios.shape[1], -1)
             gains = np.ascontiguousarray(gains_of(training.estimator, paths, side_by_side).swapaxes(0, 1))
         rollouts.add_weights(logits, first, self.sums, gains, self._places, logit_gradients)
+        if training.credited:
+            self._add_credits(own, gains)
         if training.drift:
             # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
             away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])
@@ -410,6 +426,20 @@ class Runs:
             pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], logit_gradients)
         rollouts.centre_edges(logits, self._now.tokens, self._scale, self.room.scratch.rows[2], logit_gradients)
         self._step(first)
+
+    def _add_credits(self, own: slice, gains: Array) -> None:
+        """Add what credits of tokens weigh at groups, for gains (F, K, T, N)."""
+        paths, n_groups = self.training.problem.policy.paths, self.training.sizes.n_updated
+        counts = self.room.counts[own].reshape(n_groups, paths.n_responses, -1, self.lanes).sum(axis=2)
+        for j, credits in enumerate(self._credits):
+            if credits is None:
+                self._logit_gradients[..., j] = np.nan
+                continue
+            # sum_k n_k sum_t w_kt a_kt e_edge(k,t), with w by the sign of the credit a (docs/derivations.md, section 39).
+            gain = np.moveaxis(gains[..., self._places[:, j] if gains.shape[3] > 1 else [0]], 3, 1)
+            of_tokens = credits[self.room.prompts[own, j]]
+            weights = np.where(of_tokens > 0.0, gain[POSITIVE], gain[NEGATIVE if len(gain) > 1 else POSITIVE]) * of_tokens
+            self._logit_gradients[..., j] += paths.add_up(counts[:, :, j, None] * weights)
 
     def _step(self, first: int) -> None:
         """Move along the logit gradients."""
