@@ -4,7 +4,7 @@ Run from the top folder:  .venv/bin/python tools/mutants.py [--only TEXT] [--wor
 
 tests/mutants/ lists the faults as data, one list a room. A fault is a file, a piece of its text that stands there once, what
 takes its place, and the tests. The tests are first run on the code as it is, and must pass. A fault that they do not see ends
-the program with status 1. The machine code of that first run is kept for faults in files that hold no kernel; what then seems to
+the program with status 1. The machine code of that first run serves faults in files that hold no kernel. What then seems to
 survive is tried once more without it, because a kernel may have read a constant of such a file.
 """
 
