@@ -62,7 +62,7 @@ def copy_tree(folder: Path) -> Path:
 def run_tests(folder: Path, *asked: str, limit: float | None) -> tuple[int, str]:
     """Run tests in a copy; returns pytest's status, and that of failure if they do not end, and what it said."""
     own = {"NUMBA_CACHE_DIR": str(folder / ".numba"), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *asked]
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-o", f"cache_dir={folder / '.lately'}", *asked]
     try:
         done = subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -96,7 +96,7 @@ def is_seen(mutant: Mutant, folder: Path, first: Path) -> bool:
             shutil.rmtree(folder / ".numba", ignore_errors=True)
             if warm:
                 warm_up(folder, first)
-            status, _ = run_tests(folder, *mutant.tests, limit=LIMIT)
+            status, _ = run_tests(folder, "-x", *mutant.tests, limit=LIMIT)
             if status:
                 break
     finally:
@@ -127,6 +127,8 @@ def main() -> int:
         first = folders.get()
         tests = dict.fromkeys(test for one in chosen for test in one.tests)
         status, said = run_tests(first, *tests, "-n", str(options.workers), "--dist", "loadfile", limit=None)
+        if status == FAILED:  # clocks, say, of tests that ran beside others
+            status, said = run_tests(first, *tests, "--last-failed", limit=None)
         if status:
             print(f"{said[-4000:]}\nthe tests must pass on the code as it is, and do not", file=sys.stderr)
             return 2
