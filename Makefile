@@ -98,9 +98,11 @@ $(BIN)/python:
 	    { echo "Python 3.11 or later is needed: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# All that the gate needs, asked of pip at once.
+# All that the gate needs, at once: by uv, which takes a tenth of pip's time, or where it finds no packages by pip.
 environment: | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[test,lint,docs]' || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint,docs]'
 	@touch $(addprefix $(VENV)/.,base test lint docs)
 
 $(VENV)/.base: setup.cfg pyproject.toml | $(BIN)/python
