@@ -38,10 +38,11 @@ if "numba" not in sys.modules:  # which reads this once
     os.environ["NUMBA_CACHE_DIR"] = str(cache_folder(Path(__file__).parent, os.environ.get("NUMBA_CACHE_DIR")))
 
 import numpy as np  # noqa: E402
-from numba import njit  # noqa: E402
+from numba import cfunc, njit  # noqa: E402
 from numba import types as types  # noqa: E402
 
-if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+PLAIN = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+if PLAIN:
     np.seterr(over="ignore")  # random words are sums modulo 2^64, of which plain Python warns
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -61,3 +62,25 @@ def compiled(function: Callable, signature: Any = None, **options: Any) -> Any:
         return make(cache=True, **_OPTIONS, **options)(function)
     except RuntimeError:  # a function typed at a prompt has no file beside which anything could be kept
         return make(**_OPTIONS, **options)(function)
+
+
+class Pointed:
+    """A compiled function that kernels take for an argument without being compiled anew: Numba's wrapper address protocol."""
+
+    def __init__(self, code: Any, signature: Any) -> None:
+        self._code, self._numba_type_ = code, types.FunctionType(signature)
+
+    def __wrapper_address__(self) -> int:
+        return self._code.address
+
+
+@lru_cache
+def pointed(function: Callable, *arguments: Any) -> Any:
+    """Return a user's function for arguments of these types, as kernels take one; where nothing is compiled, as it is."""
+    own, signature = getattr(function, "py_func", function), types.void(*arguments)
+    if PLAIN:
+        return own
+    try:
+        return Pointed(cfunc(signature, cache=True, **_OPTIONS)(own), signature)
+    except RuntimeError:  # as for `compiled`
+        return Pointed(cfunc(signature, **_OPTIONS)(own), signature)

@@ -27,7 +27,7 @@ import numpy as np
 
 from grpo_theory.estimation.code import code_checksum
 from grpo_theory.estimation.kernel import SourceFile
-from grpo_theory.jit import compiled
+from grpo_theory.jit import compiled, pointed, types
 from grpo_theory.validation import Array, Integers, as_count, as_not_negative, as_number, as_positive, check_name, check_shape
 
 
@@ -39,11 +39,18 @@ class Part:
 
     __dataclass_fields__: ClassVar[dict]
     function: Callable
+    arguments: ClassVar[tuple]
+    """The types of the function's arguments, where it is compiled."""
 
     @property
     def fill(self) -> Any:
         """The function, compiled."""
         return compiled(self.function)
+
+    @property
+    def pointer(self) -> Any:
+        """The function, as kernels take it for an argument."""
+        return pointed(self.function, *self.arguments)
 
     def is_same(self, other: "Part") -> bool:
         """Whether both are one part, though perhaps of a file that has been run again: see `is_same_function`."""
@@ -107,6 +114,7 @@ def _restore(
     return kind(function=function, **facts)
 
 
+_ROWS = types.float64[:, ::1]
 DUAL_BOUND = 3.0
 """The largest ratio of a token with a negative advantage that a dual clip lets through: verl's clip_ratio_c."""
 
@@ -137,6 +145,7 @@ class Ratio(Part):
     name: str
     function: Callable
     constant: bool = False
+    arguments: ClassVar[tuple] = (_ROWS, types.int64, _ROWS)
 
 
 def no_ratio(log_ratios, length, ratios):
@@ -207,6 +216,7 @@ class Clip(Part):
     function: Callable
     low: float = 0.2
     high: float = 0.2
+    arguments: ClassVar[tuple] = (_ROWS, types.int64, types.boolean, types.float64[::1], _ROWS)
 
     def __post_init__(self) -> None:
         for side in ("low", "high"):
@@ -383,6 +393,7 @@ class KLTerm(Part):
     name: str
     place: Literal["reward", "loss"]
     function: Callable
+    arguments: ClassVar[tuple] = (_ROWS, _ROWS)
 
 
 def k1(log_ratios, terms):

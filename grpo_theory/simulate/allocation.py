@@ -48,6 +48,30 @@ def allocating(fill: Callable) -> Callable:
     return allocate
 
 
+def fill_known(prompts, pi, rewards, variances, starts, seen, known):
+    """Fill in what runs know of their prompts (B, LANES) before sampling, but for traces: known (LANES, B, 7)."""
+    for b in range(prompts.shape[0]):
+        for j in range(prompts.shape[1]):
+            m, value, variance = prompts[b, j], 0.0, 0.0
+            for k in range(pi.shape[1]):
+                value += pi[b, k, j] * rewards[m, k]
+            for k in range(pi.shape[1]):
+                variance += pi[b, k, j] * (variances[m, k] + (rewards[m, k] - value) ** 2)
+            known[j, b, rules.VALUE], known[j, b, rules.VARIANCE], known[j, b, rules.START_VALUE] = value, variance, starts[m, j]
+            known[j, b, rules.SEEN_REWARD], known[j, b, rules.SEEN_COUNT] = seen[0, m, j], seen[1, m, j]
+
+
+def fill_seen(prompts, counts, values, sizes, memory, seen):
+    """Add the rewards of groups (B, LANES) to the sums and numbers of those seen (2, M, LANES), which are forgotten in part."""
+    for b in range(prompts.shape[0]):  # one after another, because a prompt may have several groups
+        for j in range(prompts.shape[1]):
+            m, total = prompts[b, j], 0.0
+            for c in range(counts.shape[1]):
+                total += counts[b, c, j] * values[c % values.shape[0]]
+            seen[0, m, j] = memory * seen[0, m, j] + total
+            seen[1, m, j] = memory * seen[1, m, j] + sizes[b, j]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AllocatedTraining(Training):
     """What such runs have in common: made as for groups of the most responses that the rule allows.
@@ -76,6 +100,11 @@ class AllocatedTraining(Training):
         # (1/B) sum_b (1/n_b) sum_i A_bi u_bi, as each draw of a prompt has the weight 1/B (docs/derivations.md, section 33.1).
         return found._replace(advantages=found.advantages / np.array(sizes)[:, None, None])
 
+    @property
+    def scale(self) -> float:
+        """What multiplies the sums: advantages are over the sizes of their groups."""
+        return 1.0 / self.sizes.batch_size
+
     @cached_property
     def gram(self) -> Array:
         """Phi Phi' of each prompt, shape (M, D, D), where the rule wants traces of scores."""
@@ -98,7 +127,6 @@ class AllocatedRuns(Runs):
 
     def __init__(self, training: AllocatedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
         super().__init__(training, streams, starts, factors, period)
-        self._scale = 1.0 / training.sizes.batch_size  # advantages are over the sizes of their groups
         bandit = training.problem.bandit
         self._seen = np.zeros((2, bandit.n_prompts, self.lanes))  # sums and numbers of rewards
         self._start_values = np.full((bandit.n_prompts, self.lanes), np.nan)
@@ -111,17 +139,13 @@ class AllocatedRuns(Runs):
 
     def share_out(self) -> None:
         """Ask the rule how many responses each prompt gets, by what is known of it before sampling."""
-        training, rule, prompts, lanes = self.training, self.training.rule, self.room.prompts, np.arange(self.lanes)
-        known = np.zeros((self.lanes, len(prompts), len(rules.KNOWN)))
-        means, pi = training.problem.bandit.mean_reward[prompts].swapaxes(1, 2), self.policy.pi
-        with np.errstate(all="ignore"):
-            value = (pi * means).sum(axis=1)
-            centred = means - value[:, None]
-            spread = self._variances[prompts].swapaxes(1, 2) + centred**2
-            variance = (pi * spread).sum(axis=1)
-            facts = {rules.VALUE: value, rules.VARIANCE: variance, rules.START_VALUE: self._start_values[prompts, lanes]}
-            facts |= {rules.SEEN_REWARD: self._seen[0][prompts, lanes], rules.SEEN_COUNT: self._seen[1][prompts, lanes]}
-            if rule.wants_traces:
+        training, rule, prompts, pi = self.training, self.training.rule, self.room.prompts, self.policy.pi
+        known, rewards = np.zeros((self.lanes, len(prompts), len(rules.KNOWN))), training.problem.bandit.mean_reward
+        compiled(fill_known)(prompts, pi, rewards, self._variances, self._start_values, self._seen, known)
+        if rule.wants_traces:
+            with np.errstate(all="ignore"):
+                centred = rewards[prompts].swapaxes(1, 2) - known[:, :, rules.VALUE].T[:, None]
+                spread = self._variances[prompts].swapaxes(1, 2) + centred**2
                 norms, slope, weights = np.zeros(pi.shape), np.zeros(prompts.shape), pi * centred
                 paths = training.problem.policy.paths
                 for b, tokens in enumerate(self.policy.tokens):
@@ -131,10 +155,8 @@ class AllocatedRuns(Runs):
                     slope[b] = powers_of(weights[b].T[:, None] @ logit_gradients, gram)[:, 0]
                 # docs/derivations.md, section 33.1: tr Cov(A W) with the oracle's advantage, and what a baseline of n - 1 adds.
                 # A = E[||W||^2 (Z - V)^2] - ||g||^2 and C = Var(Z) E||W||^2 + ||g||^2.
-                facts[rules.ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope)
-                facts[rules.SECOND_ORDER] = variance * (pi * norms).sum(axis=1) + slope
-        for column, fact in facts.items():
-            known[:, :, column] = fact.T
+                known[:, :, rules.ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope).T
+                known[:, :, rules.SECOND_ORDER] = known[:, :, rules.VARIANCE] * (pi * norms).sum(axis=1).T + slope.T
         costs = np.empty((len(prompts), 2))
         self.looks[:] = rule.low
         bad = allocating(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self.looks)
@@ -146,12 +168,8 @@ class AllocatedRuns(Runs):
     def sum_advantages(self, sampler: Array) -> None:
         """Add up the advantages of the rollout by response, and remember its rewards, of which a share is forgotten each time."""
         super().sum_advantages(sampler)
-        training, room = self.training, self.room
-        values, lanes = training.problem.bandit.values, np.arange(self.lanes)
-        totals = (room.counts * np.tile(values, room.counts.shape[1] // values.size)[:, None]).sum(axis=1)
-        for b, prompts in enumerate(room.prompts):  # one after another, because a prompt may have several groups
-            for seen, new in zip(self._seen, (totals[b], self.looks[b]), strict=True):
-                seen[prompts, lanes] = training.rule.memory * seen[prompts, lanes] + new
+        values, memory = self.training.problem.bandit.values, self.training.rule.memory
+        compiled(fill_seen)(self.room.prompts, self.room.counts, values, self.looks, memory, self._seen)
 
 
 AllocatedTraining.kind = AllocatedRuns
@@ -183,5 +201,5 @@ def training_of(
     made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
     own = {one.name: getattr(made, one.name) for one in fields(made)}
     allocated = AllocatedTraining(**own, rule=rule, budget=budget)
-    _ = allocated.table, allocated.gram, allocated.world, allocated.gains, allocated.settings
+    _ = allocated.table, allocated.gram, allocated.world, allocated.weighing, allocated.settings
     return allocated

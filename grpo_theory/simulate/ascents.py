@@ -5,14 +5,14 @@ A kernel that is called sees the rollouts of a policy that moves through a `View
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact.score_moments import NEGATIVE, POSITIVE, check_penalty, credited, gains_of, listed_credits
+from grpo_theory.exact.score_moments import check_penalty, credited, gains_of, listed_credits
 from grpo_theory.jit import compiled
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate import rollouts
@@ -27,7 +27,7 @@ from grpo_theory.simulate.advantages import (
     table_size,
 )
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
-from grpo_theory.simulate.draws import as_sizes, pool_tokens
+from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
 from grpo_theory.simulate.policies import HEAD, add_gradient, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
@@ -129,6 +129,7 @@ VECTOR = 8
 """Numbers side by side in the longest vectors: lanes are made in so many."""
 NONE = np.empty(0)
 NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+NO_CREDITS = np.empty((0, 0, 0, 0))
 NOT_AFFINE = Affine(NONE, read_only(np.empty(0)), np.empty((0, 0)), np.empty((0, 0)), 0.0)
 
 
@@ -193,10 +194,10 @@ class Training:
         gains = gains_of(self.estimator, self.problem.policy.paths).swapaxes(0, 1)
         return np.ascontiguousarray(gains[:1] if np.array_equal(gains[0], gains[1]) else gains)
 
-    def credits(self, theta: Array) -> Array | None:
-        """Return the credits of tokens (M, K, T) at a policy, or None where it is too far off for an exact law."""
+    def credits(self, theta: Array) -> Array:
+        """Return the credits of tokens (M, K, T) at a policy, not a number where it is too far off for an exact law."""
         if not (np.abs(theta) <= self.problem.policy.largest_parameter).all():
-            return None
+            return np.full((self.problem.bandit.n_prompts, *self.problem.policy.paths.edges.shape), np.nan)
         return listed_credits(credited(self.problem.at(theta), self.estimator), self.estimator)
 
     @property
@@ -218,6 +219,36 @@ class Training:
     def drift(self) -> float:
         """The strength of a KL term in the loss."""
         return self.problem.kl.strength if self.problem.kl is not None and self.estimator.kl.place == "loss" else 0.0
+
+    @property
+    def scale(self) -> float:
+        """What multiplies the sums over an update's responses."""
+        return 1.0 / (self.sizes.n_updated * self.sizes.group_size)
+
+    @cached_property
+    def parts(self) -> tuple[Any, Any, Any]:
+        """The functions of the ratio, the clip and the KL term."""
+        return self.estimator.ratio.pointer, self.estimator.clip.pointer, self.estimator.kl.pointer
+
+    @cached_property
+    def weighing(self) -> rollouts.Weighing:
+        """How advantages become weights of tokens."""
+        estimator, moved = self.estimator, self.sizes.moves
+        shares = estimator.aggregation.shares(self.problem.policy.lengths)
+        # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
+        drifts = -self.drift * shares if self.drift else NONE
+        reference = self.problem.log_reference if self.drift else None
+        return rollouts.Weighing(
+            moved=moved,
+            by_ratio=moved and not estimator.ratio.constant,
+            gains=self.gains,
+            widths=estimator.clip.widths,
+            shares=shares,
+            drifts=drifts,
+            log_reference=np.empty((0, 0)) if reference is None else np.array(reference, order="C"),
+            pool=self.pool,
+            scale=self.scale,
+        )
 
     def start(
         self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
@@ -278,7 +309,7 @@ def make_training(
     checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
     training = Training(problem, estimator, checked, step_sizes, optimiser, ball, keeps)
     _ = training.settings, training.world, training.table  # tabulated before the first thread starts
-    _ = training.gains, training.affine
+    _ = training.affine, training.weighing, training.parts
     return training
 
 
@@ -310,25 +341,28 @@ class Runs:
         sizes, world, policy = training.sizes, training.world, training.problem.policy
         self._alone, n_moments, steps = world.logits.kind == HEAD, training.optimiser.n_moments, len(training.step_sizes)
         self.state = make_state(starts, factors, n_moments, steps, lanes=0 if self._alone else lanes, keeps=training.keeps)
-        wants_logs = training.problem.kl is not None or sizes.moves
+        wants_logs = training.problem.kl is not None or training.weighing.by_ratio
         called = training.table is None and training.affine is None
         rows = rows_needed(policy, world.logits)
         self.room = rollouts.make_room(world, (sizes.batch_size, sizes.group_size), rows, lanes, in_order=called)
         self.policy = rollouts.make_policy_room((sizes.batch_size, lanes), world.logits, policy.n_logits, wants_logs=wants_logs)
-        self._now = self.policy
+        now = self.policy
         if sizes.moves:
-            self._now = rollouts.make_policy_room((sizes.n_updated, lanes), world.logits, policy.n_logits, wants_logs=True)
+            shape = sizes.n_updated, lanes
+            now = rollouts.make_policy_room(shape, world.logits, policy.n_logits, wants_logs=wants_logs, samples=False)
         self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, lanes))
-        self._logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
+        logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
+        own = rollouts.Lanes(self.n, period, streams)
+        self._work = rollouts.Work(own, self.room, self.policy, now, self.sums, NO_CREDITS, logit_gradients, NO_RECORD)
         self._ball, optimiser = np.empty(0) if training.ball is None else training.ball.as_array(policy), training.optimiser
         moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
-        self._moves = moves if type(optimiser) in (SGD, Adam) else None
+        table, affine = training.table or NO_TABLE, training.affine or NOT_AFFINE
+        rule = rollouts.Rule(sizes.group_size, table, affine, training.by_sign, training.weighing, moves)
+        self._rule = rule if type(optimiser) in (SGD, Adam) else None
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
         self._memories = np.repeat(training.estimator.advantage.remembered(policy.n_prompts).T[None], lanes, axis=0)
-        self._places = np.arange(sizes.n_updated * lanes).reshape(-1, lanes)
         self.record = NO_RECORD
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
-        self._scale = 1.0 / (sizes.n_updated * sizes.group_size)  # what multiplies the sums over an update's responses
 
     def _by_run(self, array: Array) -> Array:
         return array.copy() if self._alone else np.ascontiguousarray(array[:, : self.n].T)
@@ -351,18 +385,15 @@ class Runs:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
-        # Updates follow each other in compiled code where nothing is called, and who draws is updated.
-        summed = self._moves and (training.table is not None or training.affine is not None)
-        if summed and not (self.one_by_one or sizes.moves or training.drift or training.pool or training.credited):
-            rule = rollouts.Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
-            lanes = rollouts.Lanes(self.n, self._period, self.streams)
-            work = rollouts.Work(self.room, self.policy, self.sums, self._logit_gradients, self.record)
-            at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size))
+        # Rollouts follow each other in compiled code where nothing is called, and who draws is updated.
+        summed = training.table is not None or training.affine is not None
+        if summed and self._rule and not (self.one_by_one or sizes.lag or training.credited):
+            work = self._work._replace(record=self.record)
+            at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size)) * sizes.updates
             while self.count < count:
                 check_wanted()
-                stop = min(count, self.count + at_once)
-                rollouts.train(training.world, sizes.group_size, rule, self._moves, (self.count, stop), lanes, work, self.state)
-                self.count = stop
+                span = self.count, min(count, self.count + at_once)
+                self.count = rollouts.train(training.world, self._rule, *training.parts, span, work, self.state)
         while self.count < count:
             check_wanted()
             self._roll_out()
@@ -382,10 +413,16 @@ class Runs:
         if len(self.record.hessian):
             keep_rollout(world.logits, self.record, self.count, self.room, self.policy)
         self.sum_advantages(sampler)
+        parts = self.training.parts
         if self.training.credited:
-            self._credits = [self.training.credits(one) for one in self._by_run(sampler)[: self.n]]
-        for update in range(sizes.updates):
-            self._update(update * sizes.n_updated)
+            credits = np.stack([self.training.credits(one) for one in self._by_run(sampler)[: self.n]])
+            self._work = self._work._replace(credits=credits)
+        if self._rule:
+            self.count = rollouts.update(world.logits, self._rule, *parts, self.count, self._work, self.state)
+            return
+        for first in range(0, sizes.batch_size, sizes.n_updated):
+            rollouts.weigh(world.logits, self.training.weighing, *parts, first, self.state.theta, self._work)
+            self._step(self.room.prompts[first : first + sizes.n_updated])
 
     def share_out(self) -> None:
         """Decide how many responses each group gets, where this is not the same for all."""
@@ -401,57 +438,13 @@ class Runs:
             advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler), self._memories)
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
 
-    def _update(self, first: int) -> None:
-        """Make an update on the groups from one on."""
-        training, sizes, world, logit_gradients = self.training, self.training.sizes, self.training.world, self._logit_gradients
-        logits, own = world.logits, slice(first, first + sizes.n_updated)
-        if sizes.moves:
-            rollouts.fill_policy(logits, self.state.theta, self.room.prompts[own], self.n, self.room.scratch, self._now)
-        gains = training.gains
-        if sizes.moves and not training.estimator.ratio.constant:
-            log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
-            paths, side_by_side = training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(log_ratios.shape[1], -1)
-            gains = np.ascontiguousarray(gains_of(training.estimator, paths, side_by_side).swapaxes(0, 1))
-        rollouts.add_weights(logits, first, self.sums, gains, self._places, logit_gradients)
-        if training.credited:
-            self._add_credits(own, gains)
-        if training.drift:
-            # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
-            away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])
-            slopes = np.empty_like(away)
-            training.estimator.kl.fill(away.reshape(-1, self.lanes), slopes.reshape(-1, self.lanes))
-            shares = -training.drift * training.estimator.aggregation.shares(logits.lengths)
-            rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, logit_gradients)
-        if training.pool:
-            pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], logit_gradients)
-        rollouts.centre_edges(logits, self._now.tokens, self._scale, self.room.scratch.rows[2], logit_gradients)
-        self._step(first)
-
-    def _add_credits(self, own: slice, gains: Array) -> None:
-        """Add what credits of tokens weigh at groups, for gains (F, K, T, N)."""
-        paths, n_groups = self.training.problem.policy.paths, self.training.sizes.n_updated
-        counts = self.room.counts[own].reshape(n_groups, paths.n_responses, -1, self.lanes).sum(axis=2)
-        for j, credits in enumerate(self._credits):
-            if credits is None:
-                self._logit_gradients[..., j] = np.nan
-                continue
-            # sum_k n_k sum_t w_kt a_kt e_edge(k,t), with w by the sign of the credit a (docs/derivations.md, section 39).
-            gain = np.moveaxis(gains[..., self._places[:, j] if gains.shape[3] > 1 else [0]], 3, 1)
-            of_tokens = credits[self.room.prompts[own, j]]
-            weights = np.where(of_tokens > 0.0, gain[POSITIVE], gain[NEGATIVE if len(gain) > 1 else POSITIVE]) * of_tokens
-            self._logit_gradients[..., j] += paths.add_up(counts[:, :, j, None] * weights)
-
-    def _step(self, first: int) -> None:
-        """Move along the logit gradients."""
+    def _step(self, prompts: Integers) -> None:
+        """Move along the logit gradients at prompts (B', LANES), by an optimiser of a user's own."""
         training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
         step_size, self.count = training.step_sizes[self.count], self.count + 1
-        prompts = room.prompts[first : first + len(self._logit_gradients)]
-        if self._moves:
-            rollouts.climb(logits, prompts, self._moves, (self.n, self.count), self._logit_gradients, room.scratch, state)
-            return
-        add_gradient(logits, state.theta, prompts, self.n, self._logit_gradients, room.scratch, state.gradient)
+        add_gradient(logits, state.theta, prompts, self.n, self._work.logit_gradients, room.scratch, state.gradient)
         remember(state)
-        # A move of a user's own sees columns of runs, however they are kept.
+        # It sees columns of runs, however they are kept.
         arrays = state.theta, state.gradient, state.moments
         columns = [array.swapaxes(-1, -2) if self._alone else array for array in arrays]
         compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)

@@ -15,7 +15,7 @@ from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advantages import AdvantageTable, sum_tabulated, weigh_edges
 from grpo_theory.simulate.affine import Affine, sum_affine
-from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, prompt_law, tally
+from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, pool_tokens, prompt_law, tally
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
 from grpo_theory.simulate.policies import LogitRule, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
@@ -108,10 +108,12 @@ class Room(NamedTuple):
     scratch: Scratch
 
 
-def make_policy_room(shape: tuple[int, int], logits: LogitRule, n_logits: int, *, wants_logs: bool) -> PolicyRoom:
-    """Make room for a policy at groups of lanes, (B, LANES)."""
+def make_policy_room(
+    shape: tuple[int, int], logits: LogitRule, n_logits: int, *, wants_logs: bool, samples: bool = True
+) -> PolicyRoom:
+    """Make room for a policy at groups of lanes, (B, LANES); only one that samples needs what is of responses."""
     n_groups, lanes = shape
-    edges, responses = (n_groups, n_logits, lanes), (n_groups, len(logits.lengths), lanes)
+    edges, responses = (n_groups, n_logits, lanes), (n_groups, len(logits.lengths) if samples else 0, lanes)
     tokens = np.empty(edges)
     pi = tokens if logits.edges.shape[1] == 1 else np.empty(responses)
     return PolicyRoom(np.empty(edges), tokens, np.empty((n_groups, n_logits if wants_logs else 0, lanes)), pi)
@@ -217,24 +219,85 @@ def draw_outcomes(world, group_size, room, policy):
             count_classes(room.short, first, group_size, room.thresholds, room.below, room.counts[b])
 
 
-@kernel
-def add_weights(tables, first, sums, gains, places, logit_gradients):
-    """Fill logit gradients (B', D, LANES) with what the sums (B, F, K, LANES) of groups from one on weigh: `weigh_edges`."""
-    for b in range(logit_gradients.shape[0]):
-        weigh_edges(tables.edges, tables.lengths, gains, places[b], 1.0, sums[first + b], logit_gradients[b])
+class Weighing(NamedTuple):
+    """How advantages become weights of tokens.
+
+    Attributes
+    ----------
+    moved, by_ratio : bool
+        Whether the policy that is updated is another than the one that sampled, and whether its ratios to that are weights.
+    gains : ndarray, shape (F, K, T, 1)
+        What tokens weigh on policy.
+    widths, shares : ndarray, shape (2,) and (K,)
+        Of the clip, and of each token of a response.
+    drifts, log_reference : ndarray, shape (K,) or (0,), and (M, D)
+        What a KL term in the loss weighs in responses, and the logs of its reference.
+    pool : int
+        The groups whose tokens share the weight 1, or 0.
+    scale : float
+        What multiplies the sums over an update's responses.
+    """
+
+    moved: bool
+    by_ratio: bool
+    gains: Array
+    widths: Array
+    shares: Array
+    drifts: Array
+    log_reference: Array
+    pool: int
+    scale: float
 
 
 @kernel
-def add_drift(tables, first, counts, n_values, shares, slopes, logit_gradients):
-    """Add what a KL term in the loss weighs: the slopes (B', D, LANES) of the edges taken, times the shares (K,) of responses."""
-    for b in range(logit_gradients.shape[0]):
-        # sum_i v(k_i) = -strength sum_k n_k share_k sum_t slope_t c_t, before it is centred (docs/derivations.md, section 16).
-        for k in range(shares.shape[0]):
-            for value in range(n_values):
-                for t in range(tables.lengths[k]):
-                    edge = tables.edges[k, t]
-                    for j in range(logit_gradients.shape[2]):
-                        logit_gradients[b, edge, j] += shares[k] * counts[first + b, k * n_values + value, j] * slopes[b, edge, j]
+def fill_gains(tables, weighing, ratio, clip, now, then, gains):
+    """Fill the gains of tokens (F, K, T, LANES) in a group, from the logs (D, LANES) of its policy now and when it sampled."""
+    longest, lanes = tables.edges.shape[1], now.shape[1]
+    log_ratios, ratios, weights = np.empty((longest, lanes)), np.zeros((longest, lanes)), np.empty((longest, lanes))
+    for k in range(gains.shape[1]):
+        length = tables.lengths[k]
+        for t in range(length):
+            for j in range(lanes):
+                log_ratios[t, j] = now[tables.edges[k, t], j] - then[tables.edges[k, t], j]
+        ratio(log_ratios[:length], length, ratios[:length])
+        for sign in range(gains.shape[0]):
+            # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
+            weights[:] = 0.0
+            clip(ratios[:length], length, sign == 0, weighing.widths, weights[:length])
+            for t in range(length):
+                for j in range(lanes):
+                    gains[sign, k, t, j] = weights[t, j] * weighing.shares[k]
+
+
+@kernel
+def add_drift(tables, weighing, slope, prompts, counts, log_tokens, logit_gradients):
+    """Add what a KL term in the loss weighs at the prompts (LANES,) of a group to the rows (D, LANES) of the edges taken."""
+    away, n_values = np.empty(log_tokens.shape), counts.shape[0] // weighing.drifts.shape[0]
+    for d in range(away.shape[0]):
+        for j in range(away.shape[1]):
+            away[d, j] = log_tokens[d, j] - weighing.log_reference[prompts[j], d]
+    slopes = np.empty_like(away)
+    slope(away, slopes)
+    # sum_i v(k_i) = -strength sum_k n_k share_k sum_t slope_t c_t, before it is centred (docs/derivations.md, section 16).
+    for k in range(weighing.drifts.shape[0]):
+        for value in range(n_values):
+            for t in range(tables.lengths[k]):
+                edge = tables.edges[k, t]
+                for j in range(away.shape[1]):
+                    logit_gradients[edge, j] += weighing.drifts[k] * counts[k * n_values + value, j] * slopes[edge, j]
+
+
+@kernel
+def add_credits(tables, gains, credits, prompts, counts, logit_gradients):
+    """Add what tokens' credits (n, M, K, T) weigh at the prompts (LANES,) of a group to the rows (D, LANES) of edges taken."""
+    n_values = counts.shape[0] // credits.shape[2]
+    # sum_k n_k sum_t w_kt a_kt c_kt, with the w of the credit's own sign (docs/derivations.md, section 39).
+    for k in range(credits.shape[2]):
+        for t in range(tables.lengths[k]):
+            for j in range(credits.shape[0]):
+                drawn, credit = counts[k * n_values : (k + 1) * n_values, j].sum(), credits[j, prompts[j], k, t]
+                gain = gains[0 if credit > 0.0 else gains.shape[0] - 1, k, t, min(j, gains.shape[3] - 1)]
+                logit_gradients[tables.edges[k, t], j] += drawn * gain * credit
 
 
 @kernel
@@ -253,15 +316,6 @@ def centre_edges(tables, tokens, scale, total, logit_gradients):
                     logit_gradients[b, d, j] = scale * (logit_gradients[b, d, j] - total[j] * tokens[b, d, j])
 
 
-class Rule(NamedTuple):
-    """How rewards become weights of tokens: the kernel's table or affine form, the gains of tokens, and if signs are apart."""
-
-    table: AdvantageTable
-    affine: Affine
-    gains: Array
-    by_sign: bool
-
-
 class Moves(NamedTuple):
     """How estimates become steps: by Adam or plainly, its settings, the step sizes (n,), a ball or nothing; see `State`."""
 
@@ -270,6 +324,17 @@ class Moves(NamedTuple):
     step_sizes: Array
     ball: Array
     alone: bool
+
+
+class Rule(NamedTuple):
+    """How groups of a size become steps: the kernel's table or affine form, if signs are apart, what tokens weigh, and moves."""
+
+    group_size: int
+    table: AdvantageTable
+    affine: Affine
+    by_sign: bool
+    weighing: Weighing
+    moves: Moves
 
 
 class Lanes(NamedTuple):
@@ -281,11 +346,19 @@ class Lanes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What updates are computed in: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES); and what is kept."""
+    """Whose updates are made, and in what: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES); what is kept.
 
+    Credits of tokens are (n, M, K, T) of n runs, or empty.
+
+    The policy is the one that sampled, and `now` the one that is updated, at the prompts of an update: the same memory on policy.
+    """
+
+    lanes: Lanes
     room: Room
     policy: PolicyRoom
+    now: PolicyRoom
     sums: Array
+    credits: Array
     logit_gradients: Array
     record: Record
 
@@ -307,23 +380,59 @@ def climb(logits, prompts, moves, span, logit_gradients, scratch, state):
 
 
 @kernel
-def train(world, group_size, rule, moves, span, lanes, work, state):
-    """Make the updates of a span: each draws a rollout from the policy that it updates; advantages are tabulated or affine."""
-    logits, room, policy, logit_gradients = world.logits, work.room, work.policy, work.logit_gradients
-    batch_size, scratch, one_size = room.prompts.shape[0], room.scratch, np.zeros_like(room.prompts)
-    for count in range(span[0] + 1, span[1] + 1):
-        draw_prompts(world, group_size, lanes.streams, lanes.period, room)
-        fill_policy(logits, state.theta, room.prompts, lanes.n, scratch, policy)
+def weigh(tables, weighing, ratio, clip, slope, first, theta, work):
+    """Fill logit gradients (B', D, LANES) with what the sums of the groups from one on weigh under the runs' policies.
+
+    Functions of a ratio, a clip and a KL term in the loss say what tokens weigh off policy.
+    """
+    room, now, logit_gradients, lanes = work.room, work.now, work.logit_gradients, work.policy.tokens.shape[2]
+    if weighing.moved:
+        fill_policy(tables, theta, room.prompts[first : first + logit_gradients.shape[0]], work.lanes.n, room.scratch, now)
+    gains = np.empty((*work.sums.shape[1:3], tables.edges.shape[1], lanes)) if weighing.by_ratio else weighing.gains
+    # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
+    for b in range(logit_gradients.shape[0]):
+        if weighing.by_ratio:
+            fill_gains(tables, weighing, ratio, clip, now.log_tokens[b], work.policy.log_tokens[first + b], gains)
+        weigh_edges(tables.edges, tables.lengths, gains, np.arange(lanes), 1.0, work.sums[first + b], logit_gradients[b])
+        counts = room.counts[first + b]
+        if work.credits.shape[0] > 0:
+            add_credits(tables, gains, work.credits, room.prompts[first + b], counts, logit_gradients[b])
+        if weighing.drifts.shape[0] > 0:
+            add_drift(tables, weighing, slope, room.prompts[first + b], counts, now.log_tokens[b], logit_gradients[b])
+    if weighing.pool > 0:
+        drawn = room.counts[first : first + logit_gradients.shape[0]]
+        pool_tokens(tables.lengths, drawn.shape[1] // tables.lengths.shape[0], weighing.pool, drawn, logit_gradients)
+    centre_edges(tables, now.tokens, weighing.scale, room.scratch.rows[2], logit_gradients)
+
+
+@kernel
+def update(tables, rule, ratio, clip, slope, count, work, state):
+    """Make the updates that a rollout serves, after so many; returns how many there are then."""
+    n_updated = work.logit_gradients.shape[0]
+    for first in range(0, work.room.prompts.shape[0], n_updated):
+        count += 1
+        weigh(tables, rule.weighing, ratio, clip, slope, first, state.theta, work)
+        prompts = work.room.prompts[first : first + n_updated]
+        climb(tables, prompts, rule.moves, (work.lanes.n, count), work.logit_gradients, work.room.scratch, state)
+    return count
+
+
+@kernel
+def train(world, rule, ratio, clip, slope, span, work, state):
+    """Make the updates of a span: rollouts are drawn from the policy that they update; advantages are tabulated or affine."""
+    logits, room, policy, lanes, count = world.logits, work.room, work.policy, work.lanes, span[0]
+    one_size = np.zeros_like(room.prompts)
+    while count < span[1]:
+        draw_prompts(world, rule.group_size, lanes.streams, lanes.period, room)
+        fill_policy(logits, state.theta, room.prompts, lanes.n, room.scratch, policy)
         # C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
-        draw_outcomes(world, group_size, room, policy)
+        draw_outcomes(world, rule.group_size, room, policy)
         if work.record.hessian.shape[0] > 0:
-            keep_rollout(logits, work.record, count - 1, room, policy)
+            keep_rollout(logits, work.record, count, room, policy)
         # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
         if rule.affine.coefficients.shape[0] > 0:
             sum_affine(logits, rule.affine, room, policy, work.sums)
         else:
             sum_tabulated(rule.table, one_size, room.prompts[:0], room.prompts, room.counts, rule.by_sign, work.sums)
-        # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
-        add_weights(logits, 0, work.sums, rule.gains, one_size, logit_gradients)
-        centre_edges(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], logit_gradients)
-        climb(logits, room.prompts, moves, (lanes.n, count), logit_gradients, scratch, state)
+        count = update(logits, rule, ratio, clip, slope, count, work, state)
+    return count
