@@ -211,16 +211,6 @@ class Training:
         return (self.sizes.moves and not self.estimator.ratio.constant) or len(self.gains) == 2
 
     @property
-    def pool(self) -> int:
-        """The groups whose tokens share the weight 1, or 0."""
-        return {"": 0, "group": 1, "batch": self.sizes.n_updated}[self.estimator.aggregation.pool]
-
-    @property
-    def drift(self) -> float:
-        """The strength of a KL term in the loss."""
-        return self.problem.kl.strength if self.problem.kl is not None and self.estimator.kl.place == "loss" else 0.0
-
-    @property
     def scale(self) -> float:
         """What multiplies the sums over an update's responses."""
         return 1.0 / (self.sizes.n_updated * self.sizes.group_size)
@@ -233,22 +223,13 @@ class Training:
     @cached_property
     def weighing(self) -> rollouts.Weighing:
         """How advantages become weights of tokens."""
-        estimator, moved = self.estimator, self.sizes.moves
-        shares = estimator.aggregation.shares(self.problem.policy.lengths)
-        # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
-        drifts = -self.drift * shares if self.drift else NONE
-        reference = self.problem.log_reference if self.drift else None
-        return rollouts.Weighing(
-            moved=moved,
-            by_ratio=moved and not estimator.ratio.constant,
-            gains=self.gains,
-            widths=estimator.clip.widths,
-            shares=shares,
-            drifts=drifts,
-            log_reference=np.empty((0, 0)) if reference is None else np.array(reference, order="C"),
-            pool=self.pool,
-            scale=self.scale,
-        )
+        estimator, kl, moved, drifts, reference = self.estimator, self.problem.kl, self.sizes.moves, NONE, np.empty((0, 0))
+        shares, by_ratio = estimator.aggregation.shares(self.problem.policy.lengths), moved and not estimator.ratio.constant
+        if kl is not None and estimator.kl.place == "loss":
+            # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
+            drifts, reference = -kl.strength * shares, np.array(self.problem.log_reference, order="C")
+        pool, widths = {"": 0, "group": 1, "batch": self.sizes.n_updated}[estimator.aggregation.pool], estimator.clip.widths
+        return rollouts.Weighing(moved, by_ratio, self.gains, widths, shares, drifts, reference, pool, self.scale)
 
     def start(
         self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
