@@ -40,18 +40,18 @@ POWERLESS = {
 
 ESTIMATORS = ("rloo", "grpo")
 RESPONSES, PILOT = 256, 64
-SIZES, QUICK_SIZES = (2, 4, 8, 16, 64), (4, 8, 16, 64)
-HABITS = (4, 8, 16, 64)
-"""Sizes that the planner is compared with; what it gains on the last is the control of its gain on the first."""
+ALLOWED, SIZES = (2, 4, 8, 16, 64), (4, 8, 16, 64)
+"""What may be recommended, and what is trained: in an earlier run groups of 2 were best in no kind, and never recommended."""
 UPDATES = (16, 64)
 """Of a short and a long run, 4,096 and 16,384 responses."""
-POWERS = dict.fromkeys([*WIDTHS, LINEAR], range(8)) | {CHAIN_OF_TWELVE: range(-3, 5)}
-"""The learning rates are these powers of 3."""
+WIDEST = "network of 32"
+POWERS = {**dict.fromkeys(WIDTHS, range(1, 5)), WIDEST: range(2, 6), LINEAR: range(2, 6), CHAIN_OF_TWELVE: range(-1, 3)}
+"""The learning rates are these powers of 3: the best of all sizes in an earlier run over twice as many, and their neighbours."""
 NAMES = tuple(POWERS)
 DRAWS, CHAINS, QUICK_DRAWS = 48, 24, 4
 """Draws of each kind, and of chains of tokens, which take several times as long."""
-TOGETHER = 32
-"""Runs of each draw, which are trained side by side, as many at each rate."""
+RUNS = dict.fromkeys(NAMES, 4) | {WIDEST: 2}
+"""Of each draw at each rate; the widest networks had the smallest errors in an earlier run, and take the longest of networks."""
 ARMS = (PLANNED, PERMUTED)
 TOO_LARGE = 4
 """The broken planner's factor: the smallest power of 2 that costs more than the margin in most of these runs."""
@@ -61,23 +61,22 @@ BROKEN = {BEST: CONTROL, "always 4": "always 16", "always 8": "always 64", "alwa
 
 def cells(quick):
     """One cell for each problem and estimator; one chunk for each group size, and one for the pilots."""
-    sizes, draws, chains = (QUICK_SIZES, QUICK_DRAWS, QUICK_DRAWS) if quick else (SIZES, DRAWS, CHAINS)
-    counts = {name: {"draws": chains if name == CHAIN_OF_TWELVE else draws, "sizes": list(sizes)} for name in NAMES}
-    return [
-        Cell({"problem": name, "estimator": estimator, **counts[name]}, len(sizes) + 1, shared=True)
-        for name in NAMES
-        for estimator in ESTIMATORS
-    ]
+    found = []
+    for name in NAMES:
+        draws = QUICK_DRAWS if quick else CHAINS if name == CHAIN_OF_TWELVE else DRAWS
+        cases = ({"problem": name, "estimator": one, "draws": draws, "sizes": list(ALLOWED)} for one in ESTIMATORS)
+        found += [Cell(case, len(SIZES) + 1, shared=True) for case in cases]
+    return found
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Any:
     """Return success of a group size by draw, rate and number of updates, shape (draws, rates, C); the last chunk asks."""
-    name, seed, draws, sizes = settings["problem"], seed_of(rng), range(settings["draws"]), settings["sizes"]
-    if chunk == len(sizes):
+    name, seed, draws = settings["problem"], seed_of(rng), range(settings["draws"])
+    if chunk == len(SIZES):
         return recommended(settings, np.random.default_rng(child_seed(seed, len(draws))))
-    batch, estimator = (RESPONSES // sizes[chunk], sizes[chunk]), settings["estimator"]
-    rates = 3.0 ** np.array(POWERS[name])
-    found = [reached(problem(name, draw), estimator, batch, rates, UPDATES, child_seed(seed, draw)) for draw in draws]
+    batch, rates = (RESPONSES // SIZES[chunk], SIZES[chunk]), 3.0 ** np.array(POWERS[name])
+    tried = settings["estimator"], batch, rates, RUNS[name]
+    found = [reached(problem(name, draw), *tried, child_seed(seed, draw)) for draw in draws]
     return np.array(found).round(6).tolist()
 
 
@@ -92,13 +91,13 @@ def recommended(settings, rng):
     return {arm: [one[arm] for one in found] for arm in ARMS}
 
 
-def reached(problem, estimator, batch, rates, updates, seed):
-    """Return mean success of a draw's runs at each rate after numbers of updates, (rates, C), with a batch of (prompts, group).
+def reached(problem, estimator, batch, rates, runs, seed):
+    """Return mean success of a draw's runs at each rate after the numbers of updates, (rates, C); a batch is (prompts, group).
 
     A run that left the finite numbers has nothing left.
     """
-    grid = StepGrid.of(problem, find(estimator), rates, np.ones(updates[-1]), batch)
-    return np.nan_to_num(grid.objectives(TOGETHER // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
+    grid = StepGrid.of(problem, find(estimator), rates, np.ones(UPDATES[-1]), batch)
+    return np.nan_to_num(grid.objectives(runs, seed, UPDATES), nan=0.0).mean(axis=1)
 
 
 def lost(values, places, against=None):
@@ -132,19 +131,19 @@ def mean_over_kinds(rows, prediction):
 def rows(settings, results):
     """Success at the end by group size, and what the recommended one and the usual ones lose to the best, and to each other."""
     *trained, asked = results
-    samples, sizes = np.transpose(trained, (3, 2, 0, 1)), settings["sizes"]  # (C, rates, sizes, draws)
-    chosen = {arm: np.searchsorted(sizes, asked[arm]) for arm in ARMS}
-    chosen[CONTROL] = np.minimum(np.searchsorted(sizes, TOO_LARGE * np.array(asked[PLANNED])), len(sizes) - 1)
-    share = np.bincount(chosen[PLANNED], minlength=len(sizes)) / settings["draws"]
-    chosen |= {f"always {size}": np.full(settings["draws"], s) for s, size in enumerate(sizes)}
+    samples = np.transpose(trained, (3, 2, 0, 1))  # (C, rates, sizes, draws)
+    chosen = {arm: np.searchsorted(SIZES, asked[arm]) for arm in ARMS}
+    chosen[CONTROL] = np.minimum(np.searchsorted(SIZES, TOO_LARGE * np.array(asked[PLANNED])), len(SIZES) - 1)
+    share = np.bincount(chosen[PLANNED], minlength=len(SIZES)) / settings["draws"]
+    chosen |= {f"always {size}": np.full(settings["draws"], s) for s, size in enumerate(SIZES)}
     kept = {name: settings[name] for name in ("problem", "estimator")} | {"prediction": np.nan}
     for updates, values in zip(UPDATES, samples, strict=True):
         at = kept | {"updates": updates, "quantity": "success"}
-        best = sizes[int(values.mean(axis=-1).max(axis=0).argmax())]
+        best = SIZES[int(values.mean(axis=-1).max(axis=0).argmax())]
         yield at | {"arm": BEST, "size": best} | lead([values])
-        for s, size in enumerate(sizes):
+        for s, size in enumerate(SIZES):
             yield at | {"arm": f"always {size}", "size": size, "share": share[s]} | lead([values[:, s]])
-        for other in (BEST, *(f"always {size}" for size in HABITS)):
+        for other in (BEST, *(f"always {size}" for size in SIZES)):
             against = None if other == BEST else int(chosen[other][0])
             for arm, places in chosen.items():
                 facts = {"quantity": "lost", "arm": arm, "against": other, "prediction": LOST}
@@ -162,6 +161,6 @@ def claims(table):
             for against, statement in STATEMENTS.items():
                 own, control = (at[estimator, updates, arm, against] for arm in (PLANNED, BROKEN[against]))
                 yield statement.claim(setting, own, control)
-            gains = (at[estimator, updates, PLANNED, f"always {size}"] for size in (HABITS[0], HABITS[-1]))
+            gains = (at[estimator, updates, PLANNED, f"always {size}"] for size in (SIZES[0], SIZES[-1]))
             own, control = (replace(one, estimate=-one.estimate) for one in gains)
             yield NO_GAIN.claim(setting, own, control)
