@@ -1,6 +1,7 @@
 """Intervals from one training run: for the maximiser, for values, and for the gap that is left."""
 
 from functools import cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -108,6 +109,19 @@ def fit_local_model(record: TrainingRecord) -> tuple[Array, Array, Array, Flags]
     # Along a positive curvature the recursion grows without bound.
     curvatures = np.where(np.expand_dims(usable, -1), curvatures, 0.0)
     return curvatures, directions, np.where(np.expand_dims(usable, (-2, -1)), noise, np.nan), usable
+
+
+_LAWS: WeakKeyDictionary[TrainingRecord, dict[int, tuple[Array, ...]]] = WeakKeyDictionary()
+"""Fitted laws, as long as the records live: several intervals ask for them of the same record."""
+
+
+def fitted_law(record: TrainingRecord, last: int) -> tuple[Array, ...]:
+    """Return curvatures, directions and which runs are usable as `fit_local_model` does, and what `law_of_mean` makes of them."""
+    known = _LAWS.setdefault(record, {})
+    if last not in known:
+        curvatures, directions, noise, usable = fit_local_model(record)
+        known[last] = curvatures, directions, usable, *law_of_mean(record.step_sizes, curvatures, noise, last)
+    return known[last]
 
 
 def in_basis(point: Array, directions: Array) -> Array:
@@ -275,7 +289,7 @@ def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int
     ValueError
         As `fit_local_model`; and for a single run if a functional has such a part.
     """
-    curvatures, directions, noise, usable = fit_local_model(record)
+    curvatures, directions, usable, covariance, start = fitted_law(record, last)
     along = functionals @ directions
     flat = np.where(np.expand_dims(curvatures == 0.0, -2), along, 0.0)
     identified = np.sqrt((flat**2).sum(axis=-1)) <= CONTRAST_TOLERANCE * np.linalg.norm(functionals, axis=-1)
@@ -283,7 +297,6 @@ def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int
         row = int(np.argmin(identified))
         direction = np.round(directions @ flat[row] / np.linalg.norm(flat[row]), 3).tolist()
         raise ValueError(f"contrasts must be identifiable: row {row} has a part along {direction}, where the objective is flat")
-    covariance, start = law_of_mean(record.step_sizes, curvatures, noise, last)
     # With P = start, (I - P)^-1 (point - P theta_0) is centred at theta* wherever the run started.
     kept = 1.0 - start
     centre = (in_basis(point, directions) - start * in_basis(record.path[..., 0, :], directions)) / kept
@@ -308,8 +321,7 @@ def gap_weights(record: TrainingRecord) -> Array:
     >>> gt.intervals.gap_weights(record).shape
     (1, 3)
     """
-    curvatures, directions, noise, usable = fit_local_model(record)
-    covariance, start = law_of_mean(record.step_sizes, curvatures, noise, 1)
+    curvatures, directions, usable, covariance, start = fitted_law(record, 1)
     # theta_0 - theta* is (theta_0 - theta_n) / (1 - start), up to noise.
     rest = start / (1.0 - start) * in_basis(record.path[..., 0, :] - record.path[..., -1, :], directions)
     # Cov(e_n) + b b', b = P (I - P)^-1 (theta_0 - theta_n) (docs/derivations.md, section 13.1).
