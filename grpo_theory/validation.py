@@ -27,7 +27,8 @@ def read_only(value: Value) -> Value:
     """Return an array that is ours, with what it is a view of, or a record or tuple of such arrays, closed to writing."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
-        read_only(value.base)
+        if value.base is not None:
+            read_only(value.base)
     elif isinstance(value, tuple):
         for one in value:
             read_only(one)

@@ -155,6 +155,14 @@ class Rollouts(Groups):
         if self.scores is not None:
             check_shape("scores", self.scores, (*self.rewards.shape, self.scores.shape[-1]), "(..., B, G, J), one row a reward")
 
+    @classmethod
+    def _of_checked(cls, rewards: Array, scores: Array | None) -> Rollouts:
+        """Return the rollouts of new arrays whose numbers have been checked."""
+        rollouts = cls.__new__(cls)
+        for name, array in (("rewards", rewards), ("scores", scores)):
+            object.__setattr__(rollouts, name, read_only(array))
+        return rollouts
+
     @property
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
@@ -375,6 +383,8 @@ class RaggedRollouts(Groups):
         enough = self.sizes >= as_count("responses", responses)
         if not enough.any():
             raise ValueError(f"responses must be at most {self.sizes.max()}, the size of the largest group, got {responses}")
+        if enough.all():
+            return self
         rows = enough[self.index]
         scores = None if self.scores is None else self.scores[rows]
         return self.from_index(self.prompts, self.index[rows], self.rewards[rows], scores)
@@ -386,8 +396,8 @@ class RaggedRollouts(Groups):
         rows_by_size = np.split(self._order, np.cumsum(numbers * sizes)[:-1])
         statistics: Array | None = None
         for size, prompts, rows in zip(sizes, prompts_by_size, rows_by_size, strict=True):
-            scores = None if self.scores is None else read_only(self.scores[rows]).reshape(prompts.size, size, -1)
-            found = statistic(Rollouts(read_only(self.rewards[rows]).reshape(-1, size), scores))
+            scores = None if self.scores is None else self.scores[rows].reshape(prompts.size, size, -1)
+            found = statistic(Rollouts._of_checked(self.rewards[rows].reshape(-1, size), scores))
             statistics = np.empty((self.batch_size, *found.shape[1:])) if statistics is None else statistics
             statistics[prompts] = found
         return np.asarray(statistics)

@@ -4,6 +4,7 @@ Sums run from the first term to the last, as those of `rollout_intervals`, which
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -15,11 +16,15 @@ FILLING = types.void(*_CLOSED, types.float64[:, ::1])
 """Statistics are compiled once, in strict arithmetic, whether rewards and scores are closed to writing or not."""
 
 
+filling = cache(lambda fill: compiled(fill, FILLING))
+"""Compiles; a function is found at once, as a signature is not."""
+
+
 def by_group(fill: Callable[[Array, Array, Array], None], z: Array, w: Array, width: int) -> Array:
     """Return statistics of groups (..., width) that a function fills for groups one after another."""
     found = np.empty((*z.shape[:-1], width))
     rewards, scores = (np.ascontiguousarray(part).reshape(-1, *part.shape[z.ndim - 1 :]) for part in (z, w))
-    compiled(fill, FILLING)(rewards, scores, found.reshape(-1, width))
+    filling(fill)(rewards, scores, found.reshape(-1, width))
     return found
 
 

@@ -154,18 +154,26 @@ def average_over_subgroups(classes: RewardClasses, estimator: Estimator, group_s
     The numbers of a subgroup's responses with each reward are hypergeometric. Given them, each response of a class is as likely
     to be in the subgroup as another, and so is each pair of two.
     """
-    table, members, which = group_table(estimator, classes.values, group_size), classes.counts, classes.which
-    weights, diagonal = _hypergeometric(members, table.multisets), np.eye(len(classes.values))
+    single, own, pairs = _shares_of(estimator, classes.values, classes.counts.tobytes(), group_size)
+    which, diagonal = classes.which, np.eye(len(classes.values))
+    means = np.einsum("bl,blj->bj", single[which], classes.sums) / group_size
+    distinct_pairs = classes.products - classes.squares[:, :, None] * diagonal
+    powers = (own[which] * classes.squares).sum(axis=1)
+    powers = powers + (pairs[which] * distinct_pairs).sum(axis=(1, 2))
+    return means, powers / group_size**2
+
+
+@lru_cache(maxsize=256)
+def _shares_of(estimator: Estimator, values: tuple[float, ...], counts: bytes, group_size: int) -> tuple[Array, Array, Array]:
+    """Return what a response's advantage, its square and a product of two are on average: of L values (U, L), and (U, L, L)."""
+    table, members = group_table(estimator, values, group_size), np.frombuffer(counts, dtype=np.int64).reshape(-1, len(values))
+    weights, diagonal = _hypergeometric(members, table.multisets), np.eye(len(values))
     given = table.advantages * table.multisets
     own = weights @ (table.advantages * given)
     pairs = np.einsum("un,nl,nm->ulm", weights, given, given) - own[:, :, None] * diagonal
     n = members.astype(np.float64)
     of_pairs = n[:, :, None] * n[:, None, :] - n[:, :, None] * diagonal
-    means = np.einsum("bl,blj->bj", _shares(weights @ given, n)[which], classes.sums) / group_size
-    distinct_pairs = classes.products - classes.squares[:, :, None] * diagonal
-    powers = (_shares(own, n)[which] * classes.squares).sum(axis=1)
-    powers = powers + (_shares(pairs, of_pairs)[which] * distinct_pairs).sum(axis=(1, 2))
-    return means, powers / group_size**2
+    return read_only((_shares(weights @ given, n), _shares(own, n), _shares(pairs, of_pairs)))
 
 
 def mean_advantages(counts: Integers, table: PairedGroups) -> Array:
@@ -416,9 +424,9 @@ class EstimatorLaws:
 
     def choice(self, estimator: Estimator, level: float) -> EfficiencyChoice | None:
         """Return the best batch of an estimator, of RLOO by its constants; None if no size is allowed."""
-        unbiased, sizes = estimator.name == "rloo", self.sizes(None)
-        law = StepLaw.of_unbiased(sizing.pilot_terms(self.rollouts), sizes) if unbiased else self.of(estimator)
-        if law is None:
+        if estimator.name == "rloo":
+            law = StepLaw.of_unbiased(sizing.pilot_terms(self.rollouts), self.sizes(None))
+        elif (law := self.of(estimator)) is None:
             return None
         return choose_by_efficiency(law, self.batches[np.searchsorted(self.allowed, law.group_sizes)], level)
 
