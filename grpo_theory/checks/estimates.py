@@ -5,6 +5,7 @@ The course is a broken line: since when the mean rises or falls, and limits of i
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -154,25 +155,29 @@ def fit_course(steps: Array, means: Array, weights: Array) -> Course | None:
     n, root = places.size, np.sqrt(total)
     data = levels * root
 
-    def misfits(knots: Knots, at: Array) -> Array:
-        """Return the squared residuals of lines with these knots and one more, at each of the places (P,)."""
+    hinges = np.maximum(places[:, None] - places, 0.0) * root[:, None]
+
+    def misfits(knots: Knots, at: np.ndarray) -> Array:
+        """Return the squared residuals of lines with these knots and one more, at each of some places by their numbers."""
         basis = np.linalg.qr(_hinges(places, knots) * root[:, None])[0]
         left = data - basis @ (basis.T @ data)
-        added = np.maximum(places[:, None] - at, 0.0) * root[:, None]
+        added = hinges[:, at]
         added = added - basis @ (basis.T @ added)
         return left @ left - (left @ added) ** 2 / np.maximum((added**2).sum(axis=0), 1e-300) + 1e-12
 
+    @cache
     def best_place(knots: Knots) -> float:
         """Return the step, at least two points away from the ends and from other knots, at which a further knot fits best."""
-        taken = np.searchsorted(places, knots)
-        free = places[[k for k in range(2, n - 2) if all(abs(k - other) > 2 for other in taken)]]
-        return float(free[np.argmin(misfits(knots, free))])
+        free = np.arange(2, n - 2)
+        for taken in np.searchsorted(places, knots):
+            free = free[np.abs(free - taken) > 2]
+        return float(places[free[np.argmin(misfits(knots, free))]])
 
     def limits(knots: Knots, knot: float) -> Estimate:
         """Return a knot with limits: the steps between those where it fits no worse, by an F test, the others fixed."""
-        others, inside = tuple(one for one in knots if one != knot), places[1:-1]
-        worst = misfits(others, np.array([knot])) * (1.0 + fdtri(1, freedom, KNOT_LEVEL) / freedom)
-        fits = inside[misfits(others, inside) <= worst]
+        others, inside = tuple(one for one in knots if one != knot), np.arange(1, n - 1)
+        worst = misfits(others, np.searchsorted(places, [knot])) * (1.0 + fdtri(1, freedom, KNOT_LEVEL) / freedom)
+        fits = places[inside[misfits(others, inside) <= worst]]
         return Estimate(knot, float(fits.min(initial=knot)), float(fits.max(initial=knot)))
 
     found: list[Knots] = [()]

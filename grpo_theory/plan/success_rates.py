@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog, minimize, nnls
-from scipy.special import betaln, expit, gammaln, ndtri, stdtrit, xlog1py, xlogy
+from scipy.special import betaln, expit, gammaln, ndtri, psi, stdtrit, xlog1py, xlogy
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import binomial_limits, check_level
@@ -271,14 +271,18 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     k, n, prompts = cells(counts)
     mean = float(prompts @ k / (prompts @ n))
 
-    def loss(point: Array) -> float:
+    def loss(point: Array) -> tuple[float, Array]:
         share, precision = float(expit(point[0])), float(np.exp(point[1]))
         a, b = share * precision, (1.0 - share) * precision
-        return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / counts.prompts
+        # d log B(a, b) = (psi(a) - psi(a + b)) da + (psi(b) - psi(a + b)) db.
+        of_a, of_b, of_both = (float(prompts @ (psi(x + y) - psi(x))) for x, y in ((a, k), (b, n - k), (a + b, n)))
+        slopes = a * (1.0 - share) * (of_a - of_b), a * of_a + b * of_b - (a + b) * of_both
+        value = float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b)))
+        return -value / counts.prompts, -np.array(slopes) / counts.prompts
 
     starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0, LARGEST_LOG_PRECISION)]
     bounds = [(-20.0, 20.0), (-8.0, LARGEST_LOG_PRECISION)]
-    best = min((minimize(loss, start, method="L-BFGS-B", bounds=bounds) for start in starts), key=lambda fit: fit.fun)
+    best = min((minimize(loss, start, method="L-BFGS-B", jac=True, bounds=bounds) for start in starts), key=lambda fit: fit.fun)
     share, precision = float(expit(best.x[0])), float(np.exp(best.x[1]))
     return BetaSuccessRates(
         share * precision, (1.0 - share) * precision, float(prompts @ log_choose(n, k)) - best.fun * counts.prompts

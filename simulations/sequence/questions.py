@@ -23,7 +23,7 @@ ESTIMATORS = (
 SETTINGS = {"problem": PROBLEM, "batch_size": 4, "group_size": 8, "updates": 4, "steps": {"small": 0.025, "large": 0.1}}
 """The old policy is four steps along the gradient behind the current one.  After small ones tokens' ratios are within about 0.2
 of 1, where clips begin to act; after large ones most clips do."""
-REPLICATIONS = 1 << 18
+REPLICATIONS = 1 << 16
 
 
 def measured(problem, theta, estimator, seed, replications, behaviour=None, **sizes):
