@@ -50,6 +50,8 @@ class Walk(NamedTuple):
 
     def after(self, t: int, mass: Array) -> Array:
         """Return what a response counts for after each token as its t-th, (S, V, R), for the sums from all tokens on."""
+        if t < len(mass) and not self.ends.any():
+            return mass[t][self.nexts]
         now = (self.shares[t] * self.law)[self.nexts]
         return now if t == len(mass) else np.where((self.ends != 0)[..., None], now, mass[t][self.nexts])
 

@@ -64,12 +64,12 @@ BOUNDS = {
 
 def families(quick):
     """Each family, with fewer policies if quick."""
-    return [{"n_responses": k, "n_correct": correct, "policies": 100 if quick else 2000} for k, correct in FAMILIES]
+    return [{"n_responses": k, "n_correct": correct, "policies": 100 if quick else 1000} for k, correct in FAMILIES]
 
 
 def bounds(quick):
     """Each bound on each family; a quick run searches only the smallest."""
-    starts, climbs, most = (8, 1, 2) if quick else (128, 2, SOUGHT)
+    starts, climbs, most = (8, 1, 2) if quick else (128, 1, SOUGHT)
     return [
         {"bound": bound, **one, "starts": starts * (one["n_responses"] <= most), "climbs": climbs}
         for one in families(quick)

@@ -19,7 +19,7 @@ LOGITS, DRIFT = 4.0, 4.0
 SMALLEST = Family(2, 1)
 FAMILIES = {1: (SMALLEST, Family(2, 2, 1), Family(2, 3, 1)), 2: (SMALLEST, Family(2, 2, 1)), 4: (SMALLEST,), 64: (SMALLEST,)}
 """Families of policies, by the group size."""
-SEARCH = {"policies": 300, "starts": 256, "climbs": 6}
+SEARCH = {"policies": 300, "starts": 256, "climbs": 3}
 """Of the smallest family, whose worst cases hide behind the kinks of the clip; of others one climb, because each is dear."""
 
 
