@@ -111,11 +111,11 @@ def fit_local_model(record: TrainingRecord) -> tuple[Array, Array, Array, Flags]
     return curvatures, directions, np.where(np.expand_dims(usable, (-2, -1)), noise, np.nan), usable
 
 
-_LAWS: WeakKeyDictionary[TrainingRecord, dict[int, tuple[Array, ...]]] = WeakKeyDictionary()
+_LAWS: WeakKeyDictionary[TrainingRecord, dict[int, tuple[Array, Array, Flags, Array, Array]]] = WeakKeyDictionary()
 """Fitted laws, as long as the records live: several intervals ask for them of the same record."""
 
 
-def fitted_law(record: TrainingRecord, last: int) -> tuple[Array, ...]:
+def fitted_law(record: TrainingRecord, last: int) -> tuple[Array, Array, Flags, Array, Array]:
     """Return curvatures, directions and which runs are usable as `fit_local_model` does, and what `law_of_mean` makes of them."""
     known = _LAWS.setdefault(record, {})
     if last not in known:

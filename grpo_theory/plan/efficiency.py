@@ -424,9 +424,9 @@ class EstimatorLaws:
 
     def choice(self, estimator: Estimator, level: float) -> EfficiencyChoice | None:
         """Return the best batch of an estimator, of RLOO by its constants; None if no size is allowed."""
-        if estimator.name == "rloo":
-            law = StepLaw.of_unbiased(sizing.pilot_terms(self.rollouts), self.sizes(None))
-        elif (law := self.of(estimator)) is None:
+        unbiased = estimator.name == "rloo"
+        law = StepLaw.of_unbiased(sizing.pilot_terms(self.rollouts), self.sizes(None)) if unbiased else self.of(estimator)
+        if law is None:
             return None
         return choose_by_efficiency(law, self.batches[np.searchsorted(self.allowed, law.group_sizes)], level)
 
