@@ -28,8 +28,9 @@ STATED = {"constant": ("U7", "U7/sharp"), "harmonic": ("U8", "U8/sharp")}
 """The bound and the sharp prediction of each schedule."""
 SCHEDULES = tuple(STATED)
 STEPS = 4096
-RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 4096, "kl-linear": 6144, "conflict": 4096}, 256, 2048
-TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
+RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 2048, "kl-linear": 6144, "conflict": 4096}, 256, 2048
+"""By the limits of a run, with twice as many on kl-tabular, none of its verdicts is within two half-widths of its margin."""
+TURNED, TURNED_RUNS, LONGER_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64, 1024
 """The learner of U8's control descends: a sign that is wrong."""
 LONGER = 1.5
 """The learner of the sharp predictions' control takes steps that are half too long."""
@@ -58,6 +59,13 @@ def surroundings(name):
     problem, best, _ = maximum(name)
     reach = longest_estimate(problem, best, radius=RADIUS) / (2.0 * curvatures(name)[0].max())
     return region(problem, best, radius=RADIUS, reach=reach)
+
+
+@cache
+def largest_noise(name, estimator, **sizes):
+    """Return the largest error over the ball."""
+    problem, best, _ = maximum(name)
+    return largest_error(problem, best, estimator, radius=RADIUS, **sizes)
 
 
 def plan(name, kind, factor=1.0):
@@ -91,7 +99,7 @@ def predict(name, estimator, kind, steps, **sizes):
     """Return the constants over the ball; on a fine grid of steps the exact recursion's gap, the bounds and the broken bound."""
     problem, best, highest = maximum(name)
     ball, schedule, n = surroundings(name), plan(name, kind), np.array(moments(steps))
-    noise = largest_error(problem, best, estimator, radius=RADIUS, **sizes)
+    noise = largest_noise(name, estimator, **sizes)
     start, taken = start_of(name), schedule.steps(steps)
     start_gap = highest - float(gt.objective(problem, start))
     linear = linearise(problem, best, estimator, **sizes)
@@ -128,7 +136,7 @@ def trained(problem, estimator, schedule, steps, runs, rng, chunk, **sizes):
     found = {"gap": highest - training.objectives, "distance": np.stack([np.sum(end**2, axis=1) for end in ends], axis=1)}
     if chunk == 0:
         found["constants"], found["laws"] = predict(problem, estimator, schedule, steps, **sizes)
-        found["longer"] = highest - train(steps, factor=LONGER).objectives
+        found["longer"] = highest - train(steps, factor=LONGER, replications=min(runs, LONGER_RUNS)).objectives
         if schedule == "harmonic":
             found["turned"] = highest - train(steps, TURNED, replications=TURNED_RUNS).objectives
     return found
