@@ -234,7 +234,9 @@ class Clip(Part):
 
 def no_clip(ratios, length, positive, widths, weights):
     """Weight r."""
-    weights[:length] = ratios[:length]
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = ratios[t, i]
 
 
 def two_sided_clip(ratios, length, positive, widths, weights):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.estimation.parts import CLIPS, KL_TERMS, RATIOS
 from grpo_theory.exact.score_moments import check_penalty, credited, gains_of, listed_credits
 from grpo_theory.jit import compiled
 from grpo_theory.problem import LogitMap, Problem
@@ -217,8 +218,10 @@ class Training:
 
     @cached_property
     def parts(self) -> tuple[Any, Any, Any]:
-        """The functions of the ratio, the clip and the KL term."""
-        return self.estimator.ratio.pointer, self.estimator.clip.pointer, self.estimator.kl.pointer
+        """The functions of the ratio, the clip and the KL term; in the place of what no update calls are the simplest."""
+        ratio, clip = (self.estimator.ratio, self.estimator.clip) if self.weighing.by_ratio else (RATIOS["none"], CLIPS["none"])
+        slope = self.estimator.kl if len(self.weighing.drifts) else KL_TERMS["k1 in loss"]
+        return ratio.pointer, clip.pointer, slope.pointer
 
     @cached_property
     def weighing(self) -> rollouts.Weighing:
@@ -398,9 +401,6 @@ class Runs:
         if self.training.credited:
             credits = np.stack([self.training.credits(one) for one in self._by_run(sampler)[: self.n]])
             self._work = self._work._replace(credits=credits)
-        if self._rule:
-            self.count = rollouts.update(world.logits, self._rule, *parts, self.count, self._work, self.state)
-            return
         for first in range(0, sizes.batch_size, sizes.n_updated):
             rollouts.weigh(world.logits, self.training.weighing, *parts, first, self.state.theta, self._work)
             self._step(self.room.prompts[first : first + sizes.n_updated])
@@ -420,12 +420,16 @@ class Runs:
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
 
     def _step(self, prompts: Integers) -> None:
-        """Move along the logit gradients at prompts (B', LANES), by an optimiser of a user's own."""
+        """Move along the logit gradients at prompts (B', LANES)."""
         training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
         step_size, self.count = training.step_sizes[self.count], self.count + 1
-        add_gradient(logits, state.theta, prompts, self.n, self._work.logit_gradients, room.scratch, state.gradient)
+        logit_gradients = self._work.logit_gradients
+        if self._rule:
+            rollouts.climb(logits, prompts, self._rule.moves, (self.n, self.count), logit_gradients, room.scratch, state)
+            return
+        add_gradient(logits, state.theta, prompts, self.n, logit_gradients, room.scratch, state.gradient)
         remember(state)
-        # It sees columns of runs, however they are kept.
+        # A move of a user's own sees columns of runs, however they are kept.
         arrays = state.theta, state.gradient, state.moments
         columns = [array.swapaxes(-1, -2) if self._alone else array for array in arrays]
         compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)

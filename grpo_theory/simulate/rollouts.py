@@ -406,22 +406,10 @@ def weigh(tables, weighing, ratio, clip, slope, first, theta, work):
 
 
 @kernel
-def update(tables, rule, ratio, clip, slope, count, work, state):
-    """Make the updates that a rollout serves, after so many; returns how many there are then."""
-    n_updated = work.logit_gradients.shape[0]
-    for first in range(0, work.room.prompts.shape[0], n_updated):
-        count += 1
-        weigh(tables, rule.weighing, ratio, clip, slope, first, state.theta, work)
-        prompts = work.room.prompts[first : first + n_updated]
-        climb(tables, prompts, rule.moves, (work.lanes.n, count), work.logit_gradients, work.room.scratch, state)
-    return count
-
-
-@kernel
 def train(world, rule, ratio, clip, slope, span, work, state):
     """Make the updates of a span: rollouts are drawn from the policy that they update; advantages are tabulated or affine."""
     logits, room, policy, lanes, count = world.logits, work.room, work.policy, work.lanes, span[0]
-    one_size = np.zeros_like(room.prompts)
+    one_size, n_updated = np.zeros_like(room.prompts), work.logit_gradients.shape[0]
     while count < span[1]:
         draw_prompts(world, rule.group_size, lanes.streams, lanes.period, room)
         fill_policy(logits, state.theta, room.prompts, lanes.n, room.scratch, policy)
@@ -434,5 +422,9 @@ def train(world, rule, ratio, clip, slope, span, work, state):
             sum_affine(logits, rule.affine, room, policy, work.sums)
         else:
             sum_tabulated(rule.table, one_size, room.prompts[:0], room.prompts, room.counts, rule.by_sign, work.sums)
-        count = update(logits, rule, ratio, clip, slope, count, work, state)
+        for first in range(0, room.prompts.shape[0], n_updated):
+            count += 1
+            weigh(logits, rule.weighing, ratio, clip, slope, first, state.theta, work)
+            prompts = room.prompts[first : first + n_updated]
+            climb(logits, prompts, rule.moves, (lanes.n, count), work.logit_gradients, room.scratch, state)
     return count
