@@ -10,7 +10,8 @@ from scipy.special import expit
 
 import grpo_theory as gt
 from grpo_theory.simulate.streams import block_streams, next_uniform
-from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, Update, binomial, ones, step_size, train, update_of
+from simulations.runs.binomial_draws import binomials, ones
+from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, Update, step_size, train, update_of
 
 ZERO = np.zeros(DIMENSION)
 KINDS = [Texts("text", 1), Texts("text", 64), Texts("format", 16), Texts("walk", 64), Texts("text", 16, transfer=0.2)]
@@ -24,15 +25,19 @@ def test_ones_are_counted():
 
 @pytest.mark.parametrize(("count", "chance"), [(1, 0.3), (7, 0.5), (64, 0.9), (300, 0.05), (65, 0.99)])
 def test_binomial_numbers_have_their_law(count, chance):
-    state = block_streams(np.random.SeedSequence(1), 0).lone
-    drawn = np.array([binomial(state, count, chance) for _ in range(20_000)])
+    """Beside each other too: numbers that share words of coins are as if apart."""
+    state, found = block_streams(np.random.SeedSequence(1), 0).lone, np.empty((20_000, 3), dtype=np.int64)
+    for taken in found:
+        binomials(state, np.array([count, 0, 40]), chance, taken)
+    assert not found[:, 1].any()
+    assert abs(np.corrcoef(found[:, 0], found[:, 2])[0, 1]) < 4.5 / np.sqrt(len(found))
+    drawn = found[:, 0]
     law = stats.binom(count, chance)
     cuts = np.unique(law.ppf([0.05, 0.25, 0.5, 0.75, 0.95]))
     chances = np.diff(np.concatenate([[0.0], law.cdf(cuts), [1.0]]))
     found = np.histogram(drawn, np.concatenate([[-1], cuts, [count + 1]]) + 0.5)[0]
     kept = chances > 1e-12
     assert stats.chisquare(found[kept], chances[kept] * drawn.size / chances[kept].sum()).pvalue > 1e-4
-    assert binomial(state, 0, chance) == 0
 
 
 @pytest.mark.parametrize("world", KINDS, ids=lambda one: f"{one.kind}-{one.tokens}")
@@ -151,6 +156,20 @@ def test_terms_are_gradients_and_adam_is_adam():
     assert at[1] - at[0] == pytest.approx(rate * first / np.sqrt(second), abs=1e-3)
 
 
+@pytest.mark.parametrize("tokens", [16, 64])
+def test_a_mean_over_tokens_of_one_length_is_a_rate(tokens):
+    """Runs of sums with rate r are those of means over all tokens with r times the length."""
+    prompts, size = Texts("text", tokens).draw(0)[0], 8
+    sums = update_of(prompts, "grpo", size)
+    means = sums._replace(counted=sums.counted * prompts.lengths)
+    runs = [
+        train(prompts, update, [rate], size, (1, 4, 16), 2, np.random.SeedSequence(8))
+        for update, rate in ((sums, 4.0), (means, 4.0 * tokens))
+    ]
+    assert runs[0] == pytest.approx(runs[1], rel=1e-12)
+    assert update_of(prompts, "grpo", size, "token mean").counted == pytest.approx(sums.counted)  # of the usual length
+
+
 def test_a_token_mean_divides_by_the_tokens_of_the_batch():
     """Beside the sum over the same draws: the quotient is the batch's mean length over the usual one, of 256 responses."""
     prompts, size = Texts("walk", 64).draw(0)[0], 16
@@ -187,21 +206,23 @@ def test_updates_of_one_rollout_climb_its_clipped_objective():
             drawn[told] += 1
             responses.append((m, prompts.paths[o], update.advantages[told[:2]] * update.own[told[2]]))
     tokens = []
-    for k, place in itertools.product(range(len(prompts.uncertain)), np.ndindex(drawn.shape)):
-        n, weight = drawn[place] * prompts.harmless[place[2], k], update.advantages[place[:2]] * update.own[place[2]]
-        if n > 0 and weight != 0.0:
-            taken = binomial(state, n, expit(prompts.uncertain[k]))
-            tokens.append((k, weight, taken, n - taken))
+    worth = update.advantages[..., None] * update.own
+    cells = np.argwhere((drawn > 0) & (worth != 0.0))
+    for k, logit in enumerate(prompts.uncertain):
+        counts = np.array([drawn[tuple(cell)] * prompts.harmless[cell[2], k] for cell in cells])
+        taken = np.empty_like(counts)
+        binomials(state, counts, expit(logit), taken)
+        tokens += [(k, worth[tuple(cell)], one, n - one) for cell, n, one in zip(cells, counts, taken, strict=True)]
 
     def clipped(ratio, advantage):
         return np.minimum(ratio * advantage, np.clip(ratio, 0.9, 1.3) * advantage)
 
     def objective(theta, unclipped=False):
-        worth = np.multiply if unclipped else clipped
+        told = np.multiply if unclipped else clipped
         now, logits = prompts.log_options(theta), prompts.uncertain + prompts.sorts @ theta
         ratios, pairs = np.exp(now - first), np.stack([expit(one * logits) / expit(one * prompts.uncertain) for one in (1, -1)])
-        total = sum(paths @ worth(ratios[m], advantage) for m, paths, advantage in responses)
-        total += sum(taken @ worth(pairs[:, k], weight) for k, weight, *taken in tokens)
+        total = sum(paths @ told(ratios[m], advantage) for m, paths, advantage in responses)
+        total += sum(taken @ told(pairs[:, k], weight) for k, weight, *taken in tokens)
         return total / RESPONSES
 
     for before, after in itertools.pairwise(at):

@@ -6,6 +6,7 @@ an expense of two bits per token. Tokens that decide are drawn one by one. So an
 where each token is drawn. Answers of 256 tokens cost little more than answers of one.
 """
 
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,10 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 
 import grpo_theory as gt
-from grpo_theory.jit import kernel
-from grpo_theory.simulate.streams import block_streams, next_uniform, next_word
+from grpo_theory.jit import kernel, summing_kernel
+from grpo_theory.simulate.streams import block_streams, next_uniform
 from grpo_theory.validation import Array, Flags, Integers
+from simulations.runs.binomial_draws import binomials
 from simulations.runs.prompt_features import Sharing, shared_features, starting_logits, unit
 from simulations.seeds import child_seed
 
@@ -192,46 +194,6 @@ def step_size(prompts: Prompts, theta: Array) -> float:
     return float(1.0 + np.sqrt(c3 / max(c1, 1e-300)))
 
 
-_M1, _M2, _M4, _H = (np.uint64(word) for word in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101))
-_1, _2, _4, _56, _64 = (np.uint64(number) for number in (1, 2, 4, 56, 64))
-
-
-@kernel
-def ones(word):
-    """Return the number of ones among 64 bits: sums of neighbours of 2, 4 and 8 bits, and a product that adds the bytes up."""
-    word = word - ((word >> _1) & _M1)
-    word = (word & _M2) + ((word >> _2) & _M2)
-    return ((((word + (word >> _4)) & _M4) * _H) >> _56) & np.uint64(0x7F)
-
-
-@kernel
-def binomial(state, count, chance):
-    """Return how many of `count` uniforms are below a chance: their bits and the chance's are compared from the first one on.
-
-    A uniform is decided at the first bit in which it differs from the chance. So half of those that are left are decided at each
-    bit, and 53 bits are the law of `next_uniform`.
-    """
-    below, left, rest = 0, count, chance
-    for _ in range(53):
-        if left == 0:
-            break
-        high, undrawn = 0, left
-        while undrawn > 0:
-            word = next_word(state)
-            if undrawn < 64:
-                word >>= _64 - np.uint64(undrawn)
-            high += int(ones(word))
-            undrawn -= 64
-        rest *= 2.0
-        if rest >= 1.0:  # the chance's bit is 1: uniforms whose bit is 0 are below it
-            rest -= 1.0
-            below += left - high
-            left = high
-        else:
-            left -= high
-    return below
-
-
 class Update(NamedTuple):
     """What an update makes of its responses.
 
@@ -266,99 +228,127 @@ class Update(NamedTuple):
 
 def update_of(prompts: Prompts, estimator: str, group_size: int, aggregation: str = "sum", **more: Any) -> Update:
     """Return the update of a registered estimator's advantages, with tokens added up by "sum", "own length" or "token mean"."""
-    rights = np.arange(group_size) < np.arange(group_size + 1)[:, None]
-    found = np.array(gt.advantages(rights.astype(np.float64), estimator))
-    by_reward = np.stack([found[:, -1], found[:, 0]], axis=-1)
-    by_reward[0, 1] = by_reward[-1, 0] = 0.0
     one, start = np.ones_like(prompts.lengths), prompts.chances(np.zeros(DIMENSION))
     mean = float((start @ prompts.lengths[prompts.level]).mean())
     own = mean / prompts.lengths if aggregation == "own length" else one
     counted = prompts.lengths / mean if aggregation == "token mean" else one
-    return Update(np.ascontiguousarray(by_reward), own, counted, **more)
+    return Update(advantages_of(estimator, group_size), own, counted, **more)
+
+
+@cache
+def advantages_of(estimator: str, group_size: int) -> Array:
+    """Return the advantages of a wrong and of a right response, (G + 1, 2), by the number of right ones in the group."""
+    rights = np.arange(group_size) < np.arange(group_size + 1)[:, None]
+    found = np.array(gt.advantages(rights.astype(np.float64), estimator))
+    by_reward = np.stack([found[:, -1], found[:, 0]], axis=-1)
+    by_reward[0, 1] = by_reward[-1, 0] = 0.0
+    return by_reward
+
+
+@summing_kernel
+def add_products(start, rows, theta, found):
+    """Fill found (R,) with start (R,) and rows (R, d) times theta (d,)."""
+    for r in range(found.size):
+        total = 0.0
+        for i in range(theta.size):
+            total += rows[r, i] * theta[i]
+        found[r] = start[r] + total
 
 
 @kernel
-def ascend(prompts, update, rate, group_size, looks, state, thetas):
+def draw_outcomes(state, cumulated, uniforms, counts):
+    """Fill counts (O,) with how many of a group's uniforms (G,) lie in each outcome's part, side by side and without branches."""
+    for i in range(uniforms.size):
+        uniforms[i] = next_uniform(state) * cumulated[-1]
+    before = 0
+    for o in range(counts.size - 1):
+        up_to = 0
+        for i in range(uniforms.size):
+            up_to += int(uniforms[i] < cumulated[o])
+        counts[o], before = up_to - before, up_to
+    counts[-1] = uniforms.size - before
+
+
+@kernel
+def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
     """Fill thetas (C, d) with the parameters after each number of rollouts, from theta = 0; NaN from where they diverge.
 
     A rollout draws `RESPONSES`/G prompts with replacement, and a group of each. The tokens of one option at one prompt have the
     same ratio. So an update needs the sums of their weights alone, of wanted tokens and of unwanted ones, which the clip tells
-    apart.
+    apart. Takes (O, S) are the edges of each outcome's path, one by one, and E where it has ended.
     """
     n_prompts, n_edges, dimension = prompts.features.shape
-    n_outcomes, n_sorts, n_states = prompts.right.size, prompts.uncertain.size, prompts.state.max() + 1
+    n_outcomes, n_sorts, n_states, n_levels = prompts.right.size, prompts.uncertain.size, prompts.state.max() + 1, len(update.own)
     theta, gradient, first, second = np.zeros(dimension), np.zeros(dimension), np.zeros(dimension), np.zeros(dimension)
-    log_options, options, slope, cumulated = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges), np.empty(n_outcomes)
-    totals = np.empty(n_states)
+    log_options, options, slope, cumulated = np.empty(n_edges), np.ones(n_edges + 1), np.empty(n_edges), np.empty(n_outcomes)
+    totals, n_takes = np.empty(n_states), takes.shape[1]
     # Of the rollout: the weights of prompts' options, unwanted and wanted, the visits of tokens, the options' chances in
     # logarithms; and the weights of the two options of each sort of harmless tokens, their number, and the first one's logit.
-    weights, visits = np.empty((n_prompts, 2, n_edges)), np.empty((n_prompts, n_states))
+    weights, visits = np.empty((n_prompts, 2, n_edges + 1)), np.empty((n_prompts, n_edges + 1))
     old = np.empty((n_prompts, n_edges))
     tokens, numbers, drawn_at = np.empty((n_sorts, 2, 2)), np.empty(n_sorts), np.empty(n_sorts)
-    drawn, counts = np.zeros((group_size + 1, 2, prompts.lengths.size), dtype=np.int64), np.empty(n_outcomes, dtype=np.int64)
-    by_parameter = prompts.features.transpose(0, 2, 1).copy()  # so that neighbours in memory are added up side by side
-    by_edge = prompts.paths.T.copy()
+    # Responses by their group's number of right ones, their reward and level: how many, and what is drawn of them.
+    drawn, of_level = np.zeros((group_size + 1, 2, n_levels), dtype=np.int64), np.zeros(n_levels)
+    worth, level_of, held = np.empty(drawn.size), np.empty(drawn.size, dtype=np.int64), np.empty(drawn.size, dtype=np.int64)
+    flips, taken = np.empty(drawn.size, dtype=np.int64), np.empty(drawn.size, dtype=np.int64)
+    uniforms, counts = np.empty(group_size), np.empty(n_outcomes, dtype=np.int64)
+    sums, times = np.empty((2, n_outcomes)), np.empty(n_outcomes)
+    sort_logits = np.empty(n_sorts)
     asked = np.empty(n_prompts, dtype=np.int64)
     floor, roof = 1.0 - update.low, 1.0 + update.high
-    divisor, look = 1.0, 0
+    divisor, look, cells = 1.0, 0, 0
     for step in range(looks[-1] * update.times):
         rollout = step % update.times == 0
         gradient[:] = 0.0
         if rollout:
             asked[:], drawn[:] = 0, 0
-            divisor = 0.0
             for _ in range(RESPONSES // group_size):
                 asked[int(next_uniform(state) * n_prompts)] += 1
         for m in range(n_prompts):
             if asked[m] == 0:
                 continue
             totals[:] = 0.0
+            add_products(prompts.start[m], prompts.features[m], theta, log_options)
             for e in range(n_edges):
-                log_options[e] = prompts.start[m, e]
-            for i in range(dimension):
-                for e in range(n_edges):
-                    log_options[e] += by_parameter[m, i, e] * theta[i]
-            for e in range(n_edges):
-                totals[prompts.state[e]] += np.exp(log_options[e])
-            for e in range(n_edges):
-                log_options[e] -= np.log(totals[prompts.state[e]])
                 options[e] = np.exp(log_options[e])
+                totals[prompts.state[e]] += options[e]
+            for e in range(n_edges):
+                options[e] /= totals[prompts.state[e]]
+            for t in range(n_states):
+                totals[t] = np.log(totals[t])
+            for e in range(n_edges):
+                log_options[e] -= totals[prompts.state[e]]
             if rollout:
-                old[m], weights[m], visits[m] = log_options, 0.0, 0.0
-                cumulated[:] = 0.0
-                for e in range(n_edges):
-                    for o in range(n_outcomes):
-                        cumulated[o] += by_edge[e, o] * log_options[e]
+                old[m], weights[m], visits[m], sums[:], times[:] = log_options, 0.0, 0.0, 0.0, 0.0
                 total = 0.0
                 for o in range(n_outcomes):
-                    total += np.exp(cumulated[o])
+                    chance = 1.0
+                    for s in range(n_takes):
+                        chance *= options[takes[o, s]]
+                    total += chance
                     cumulated[o] = total
                 for _ in range(asked[m]):
-                    counts[:] = 0
+                    draw_outcomes(state, cumulated, uniforms, counts)
                     n_right = 0
-                    for _ in range(group_size):
-                        u, low, high = next_uniform(state) * total, 0, n_outcomes - 1
-                        while low < high:
-                            middle = (low + high) // 2
-                            if u < cumulated[middle]:
-                                high = middle
-                            else:
-                                low = middle + 1
-                        counts[low] += 1
-                        n_right += prompts.right[low]
                     for o in range(n_outcomes):
-                        if counts[o]:
+                        n_right += counts[o] * int(prompts.right[o])
+                    for o in range(n_outcomes):
+                        if counts[o] > 0:
                             right, level = int(prompts.right[o]), prompts.level[o]
-                            divisor += counts[o] * update.counted[level]
                             drawn[n_right, right, level] += counts[o]
+                            times[o] += counts[o]
                             weight = counts[o] * update.advantages[n_right, right] * update.own[level]
-                            wanted = int(weight > 0.0)
-                            for e in range(n_edges):
-                                weights[m, wanted, e] += weight * prompts.paths[o, e]
-                                visits[m, prompts.state[e]] += counts[o] * prompts.paths[o, e]
+                            sums[int(weight > 0.0), o] += weight
+                for o in range(n_outcomes):
+                    if times[o] > 0.0:
+                        for s in range(n_takes):
+                            e = takes[o, s]
+                            weights[m, 0, e] += sums[0, o]
+                            weights[m, 1, e] += sums[1, o]
+                            visits[m, e] += times[o]
             # The derivative of the clipped ratio is the ratio, or nothing where min(r A, clip(r) A) is the clipped one (10.1).
             for e in range(n_edges):
-                ratio = np.exp(log_options[e] - old[m, e])
+                ratio = 1.0 if rollout else np.exp(log_options[e] - old[m, e])
                 slope[e] = ratio * ((ratio <= roof) * weights[m, 1, e] + (ratio >= floor) * weights[m, 0, e])
             # The score of a token in logits is its option less the options' chances, at each visit.
             totals[:] = 0.0
@@ -371,28 +361,36 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
             for e in range(n_edges):
                 for i in range(dimension):
                     gradient[i] += slope[e] * prompts.features[m, e, i]
+        if rollout:
+            # The tokens of a sort in responses of one advantage and one length are one binomial number.
+            cells, divisor, of_level[:] = 0, 0.0, 0.0
+            for j in range(group_size + 1):
+                for right in range(2):
+                    for level in range(n_levels):
+                        n, weight = drawn[j, right, level], update.advantages[j, right] * update.own[level]
+                        of_level[level] += n
+                        divisor += n * update.counted[level]
+                        if n > 0 and weight != 0.0:
+                            worth[cells], level_of[cells], held[cells] = weight, level, n
+                            cells += 1
+        add_products(prompts.uncertain, prompts.sorts, theta, sort_logits)
         for k in range(n_sorts):
-            logit = prompts.uncertain[k]
-            for i in range(dimension):
-                logit += prompts.sorts[k, i] * theta[i]
+            logit = sort_logits[k]
             q = 1.0 / (1.0 + np.exp(-logit))
+            one, other = 1.0, 1.0
             if rollout:
                 drawn_at[k], numbers[k], tokens[k] = logit, 0.0, 0.0
-                for j in range(group_size + 1):
-                    for right in range(2):
-                        for level in range(prompts.lengths.size):
-                            # The tokens of this sort in responses of one advantage and one length are one binomial number.
-                            n = drawn[j, right, level] * prompts.harmless[level, k]
-                            weight = update.advantages[j, right] * update.own[level]
-                            numbers[k] += n
-                            if n > 0 and weight != 0.0:
-                                taken = binomial(state, n, q)
-                                tokens[k, int(weight > 0.0), 0] += weight * taken
-                                tokens[k, int(weight > 0.0), 1] += weight * (n - taken)
-            one, other = (
-                (1.0 + np.exp(-drawn_at[k])) / (1.0 + np.exp(-logit)),
-                (1.0 + np.exp(drawn_at[k])) / (1.0 + np.exp(logit)),
-            )
+                for level in range(n_levels):
+                    numbers[k] += of_level[level] * prompts.harmless[level, k]
+                for c in range(cells):
+                    flips[c] = held[c] * prompts.harmless[level_of[c], k]
+                binomials(state, flips[:cells], q, taken)
+                for c in range(cells):
+                    tokens[k, int(worth[c] > 0.0), 0] += worth[c] * taken[c]
+                    tokens[k, int(worth[c] > 0.0), 1] += worth[c] * (flips[c] - taken[c])
+            else:
+                one = (1.0 + np.exp(-drawn_at[k])) / (1.0 + np.exp(-logit))
+                other = (1.0 + np.exp(drawn_at[k])) / (1.0 + np.exp(logit))
             of_one = one * ((one <= roof) * tokens[k, 1, 0] + (one >= floor) * tokens[k, 0, 0])
             of_other = other * ((other <= roof) * tokens[k, 1, 1] + (other >= floor) * tokens[k, 0, 1])
             # d entropy/d logit = -logit q(1 - q), and d KL/d logit = (logit - start) q(1 - q).
@@ -417,10 +415,11 @@ def ascend(prompts, update, rate, group_size, looks, state, thetas):
 def add_terms(prompts, update, m, log_options, visits, slope):
     """Add to the slope (E,) of a prompt's logits those of an entropy bonus and of a KL penalty, per visit of a token."""
     n_edges = log_options.size
-    for t in range(visits.size):
-        normaliser, entropy, divergence = 0.0, 0.0, 0.0
+    for t in range(prompts.state.max() + 1):
+        normaliser, entropy, divergence, times = 0.0, 0.0, 0.0, 0.0
         for e in range(n_edges):
             if prompts.state[e] == t:
+                times += visits[e]
                 normaliser += np.exp(prompts.start[m, e])
         for e in range(n_edges):
             if prompts.state[e] == t:
@@ -430,9 +429,11 @@ def add_terms(prompts, update, m, log_options, visits, slope):
         for e in range(n_edges):
             if prompts.state[e] == t:
                 chance, ratio = np.exp(log_options[e]), log_options[e] - prompts.start[m, e] + np.log(normaliser)
-                slope[e] -= (
-                    visits[t] * chance * (update.bonus * (log_options[e] + entropy) + update.penalty * (ratio - divergence))
-                )
+                slope[e] -= times * chance * (update.bonus * (log_options[e] + entropy) + update.penalty * (ratio - divergence))
+
+
+drawn = lru_cache(maxsize=160)(Texts.draw)
+"""Arms of the same draws follow each other."""
 
 
 def trained_draw(world, number, rates, group_size, looks, seed, **update):
@@ -443,7 +444,7 @@ def trained_draw(world, number, rates, group_size, looks, seed, **update):
     tuple
         The prompts; those held out; which runs are finite, shape (rates, looks); and their parameters (rates, looks, d), or 0.
     """
-    prompts, held_out = world.draw(number)
+    prompts, held_out = drawn(world, number)
     made = update_of(prompts, group_size=group_size, **update)
     thetas = train(prompts, made, rates, group_size, looks, 1, child_seed(seed, number))[:, 0]
     ended = np.asarray(np.isfinite(thetas).all(axis=-1))
@@ -453,8 +454,11 @@ def trained_draw(world, number, rates, group_size, looks, seed, **update):
 def train(prompts, update, rates, group_size, looks, runs, seed):
     """Return the parameters of runs at each rate after numbers of rollouts, shape (rates, runs, looks, d); rates share draws."""
     thetas, at = np.full((len(rates), runs, len(looks), DIMENSION), np.nan), np.array(looks)
+    takes = np.full((len(prompts.paths), prompts.paths.sum(axis=1).max()), prompts.paths.shape[1])
+    for own, path in zip(takes, prompts.paths, strict=True):
+        own[: path.sum()] = np.repeat(np.arange(len(path)), path)
     for r in range(runs):
+        state = block_streams(seed, r).lone
         for k, rate in enumerate(rates):
-            state = block_streams(seed, r).lone
-            ascend(prompts, update, float(rate), group_size, at, state, thetas[k, r])
+            ascend(prompts, takes, update, float(rate), group_size, at, state.copy(), thetas[k, r])
     return thetas

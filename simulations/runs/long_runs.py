@@ -24,7 +24,7 @@ from simulations.seeds import seed_of
 from simulations.statements import stated
 
 SIZES = (2, 4, 8, 16, 32, 64, 256)
-UPDATES = (16, 32, 64, 128, 256)
+UPDATES, LATE_UPDATES = (16, 32, 64, 128, 256), (16, 64, 256, 1024)
 BUDGETS = tuple(RESPONSES * count for count in UPDATES)
 RATES = {
     ("rloo", "SGD"): range(3, 9),
@@ -33,14 +33,14 @@ RATES = {
     ("grpo", "Adam"): range(-3, 2),
 }
 """The learning rates are these powers of 2."""
-DRAWS, QUICK_DRAWS, FIRST = 96, 4, 200
-"""How many draws there are, from which number on."""
+DRAWS, LATE_DRAWS, QUICK_DRAWS, FIRST = 96, 48, 4, 200
+"""How many draws there are, from which number on; of late runs there are fewer."""
 POINT = 0.01
 """A point of success is what a learning rate costs that is off by a factor of one and a half."""
 USUAL, MOST = 8, 256
 COSTS = (0.25, 1.0, 4.0)
 """What a prompt costs over a response: with long answers its prefill is cheap, with long prompts and short answers it is not."""
-ALL = "all kinds"
+ALL, LATE = "all kinds", "text, 64 tokens, 262,144 responses"
 POWERLESS = {("long/longer", "text"): "the study does not decide it: limits are wider than any difference that was seen"}
 
 
@@ -54,6 +54,7 @@ class Arm(NamedTuple):
     optimiser: str = "SGD"
     bonus: float = 0.0
     penalty: float = 0.0
+    late: bool = False
 
 
 KINDS = {
@@ -81,12 +82,14 @@ STRENGTHS = (3e-4, 1e-3, 3e-3, 1e-1)
 PLAIN = ((Arm("text", 64, "rloo"), 8), (Arm("text", 64, "grpo", "sum", "Adam"), 8), (Arm("text", 64, "grpo", "sum", "Adam"), 64))
 """What these terms are added to, and the group size."""
 WITH_TERMS = tuple(
-    (Arm(*arm[:5], *((strength, 0.0) if bonus else (0.0, strength))), size)
+    (arm._replace(bonus=strength) if bonus else arm._replace(penalty=strength), size)
     for arm, size in PLAIN
     for bonus in (True, False)
     for strength in STRENGTHS
 )
-PIECES = (*((arm, size) for arm in ARMS for size in SIZES), *PLAIN[1:], *WITH_TERMS)
+LATE_ARMS = tuple(Arm("text", 64, name, late=True) for name in ("rloo", "grpo"))
+"""Of 262,144 responses, at half of the rates."""
+PIECES = (*product((*ARMS, *LATE_ARMS), SIZES), *PLAIN[1:], *WITH_TERMS)
 
 
 def draws_of(quick):
@@ -108,17 +111,18 @@ def deal(draws, **_):
 def trained(draws, rng, chunk):
     """Return success, held-out success, entropy and the step's size, (4, rates, draws, budgets), of an arm at a group size."""
     arm, size = PIECES[chunk]
-    rates = [2.0**power for power in powers_of(arm.estimator, arm.optimiser, draws)]
-    found = np.full((4, len(rates), draws, len(UPDATES)), np.nan)
+    rates = [2.0 ** (power - arm.late) for power in powers_of(arm.estimator, arm.optimiser, draws)]
+    looks, draws = (LATE_UPDATES, min(draws, LATE_DRAWS)) if arm.late else (UPDATES, draws)
+    found = np.full((4, len(rates), draws, len(looks)), np.nan)
     world, seed = KINDS[arm.kind]._replace(tokens=arm.tokens), seed_of(rng)
     update = {name: getattr(arm, name) for name in ("estimator", "aggregation", "bonus", "penalty")}
     update["decay"] = 0.999 * (arm.optimiser == "Adam")
     for draw in range(draws):
-        prompts, held_out, ended, kept = trained_draw(world, FIRST + draw, rates, size, UPDATES, seed, **update)
+        prompts, held_out, ended, kept = trained_draw(world, FIRST + draw, rates, size, looks, seed, **update)
         for m, seen in enumerate((prompts, held_out)):
             found[m, :, draw] = np.where(ended, seen.success(kept).mean(axis=-1), 0.0)
         found[2, :, draw] = prompts.entropy(kept)
-        if size == USUAL and arm.estimator == "rloo":
+        if size == USUAL and arm.estimator == "rloo" and not arm.late:
             found[3, :, draw] = [[step_size(prompts, theta) for theta in run] for run in kept]
     return [{"arm": list(arm), "size": size, "values": found.round(6)}]
 
@@ -219,6 +223,18 @@ def advice(found, kind, draws, wrong=False):
         rival = always[MOST] if wrong else told
         sides["long/law"] = evidence(pooled(list(zip(always[USUAL], rival, strict=True))), 0.0), facts
     return sides
+
+
+def late_ends(found):
+    """Return each late arm with success at its end, (sizes, rates, draws)."""
+    return [(arm, values_of(found, arm)[..., -1]) for arm in LATE_ARMS]
+
+
+@check(stated("long/late"), of=trained, cases=lambda quick: [{"draws": draws_of(quick)}], broken={"look": 0}, setting=LATE)
+def late(found, look=-1):
+    """What groups of 8 lose to the best size, undivided and divided; broken: these stop after 4,096 responses."""
+    usual = [values_of(found, arm)[SIZES.index(USUAL), ..., look] for arm in LATE_ARMS]
+    return evidence(pooled([(np.concatenate(ends), own) for (_, ends), own in zip(late_ends(found), usual, strict=True)]), POINT)
 
 
 @check(
@@ -411,12 +427,14 @@ def leads(found, **case):
             yield about | {"quantity": "entropy"} | lead([told[best, :, b][None]])
 
 
-@rows(of=trained, cases=cases)
+@rows(of=trained, cases=lambda quick: [*cases(quick), {"kind": LATE, "draws": draws_of(quick)}])
 def losses(found, kind, draws):
-    """What each size at all lengths and budgets loses to the best one, undivided and divided, for the page and the figure."""
-    listed_all = settings_of(found, in_kind(kind), draws)
-    for divided, name in ((False, "undivided"), (True, "divided")):
-        listed = [sides for sides, _, _, own in listed_all if own == divided]
+    """What each size loses to the best one, at all lengths and budgets and in late runs, undivided and divided, for the page."""
+    listed_all = [(ends, arm.estimator) for arm, ends in late_ends(found)]
+    if kind != LATE:
+        listed_all = [(sides, "grpo" if divided else "rloo") for sides, *_, divided in settings_of(found, in_kind(kind), draws)]
+    for estimator, name in (("rloo", "undivided"), ("grpo", "divided")):
+        listed = [sides for sides, own in listed_all if own == estimator]
         for k, size in enumerate(SIZES):
             row = pooled([(np.concatenate(sides), sides[k]) for sides in listed])
             yield {"quantity": "lost", "group_size": size, "estimator": name} | row
