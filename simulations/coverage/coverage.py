@@ -41,7 +41,7 @@ REPLICATIONS = {"design": 1536, "curve": 768, "point": 50_000, "wide miss": 12_5
 """With 50,000, an exact interval is distinguished from one that covers one point less. A quarter of these gives limits of 0.012.
 That is enough to refute an interval that covers two points less or more than it says, and to confirm one that promises less."""
 SLOW_REPLICATIONS = 192
-"""Of slow intervals, in the cells of the design, and of all that need the language model's scores in full: they tell a coverage
+"""Of slow intervals, in the cells of the design, and of all that need the language model's scores in full. They tell a coverage
 to 1.6%, and the others of the design to 0.6%."""
 QUICK_REPLICATIONS, QUICK_SLOW_REPLICATIONS = 128, 32
 QUICK_PROBLEMS = ("half-trained, balanced", "half-trained, rare")

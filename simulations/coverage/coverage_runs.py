@@ -34,7 +34,7 @@ POINTS = {
 }
 RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 256, 32_256, 64, 28 * 128
 """Chunks are whole blocks of 128 replications, which an experiment draws together. At a point limits are half a percent wide,
-which tells what covers as it says; in the design 256 runs tell a coverage to 1.4%."""
+which tells what covers as it says. In the design 256 runs tell a coverage to 1.4%."""
 BEST = "theta*"
 OF = {
     **dict.fromkeys(("last_iterate", "averaged_iterate", "batch_means", "random_scaling"), BEST),
