@@ -57,8 +57,8 @@ def draw(tables: Tables) -> Figure:
         style = {"fmt": "o", "color": BLACK, "markersize": 4.0, "elinewidth": 1.0, "label": "best size"}
         axes.errorbar(best["budget"], 2.0**middle, limits, **style)
         fitted = part[part["quantity"] == "curve"].sort_values("budget")
-        for name, own in fitted.groupby("curve", sort=False) if len(fitted) else ():  # a quick run has too few budgets
-            label, colour, line = CURVES[str(name)]
+        for name, (label, colour, line) in CURVES.items() if len(fitted) else ():  # a quick run has too few budgets
+            own = fitted[fitted["curve"] == name]
             axes.plot(own["budget"], 2.0 ** own["estimate"], line, color=colour, label=label)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

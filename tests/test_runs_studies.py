@@ -4,11 +4,14 @@ from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact.score_moments import gains_of_response
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
+from paper_figures import run_group_size
+from paper_figures.content.arms import KEYS
 from simulations.runs import best_size_law, group_size_growth, staleness, stalled
 from simulations.runs.allocation import BATCH, GROUP
 from simulations.runs.arms import Arm, dropped_uniform, estimator_of, graded, measured, train
@@ -303,3 +306,16 @@ def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_i
     rewarded = wrong.at(wrong.theta).value[-1]
     assert rewarded == pytest.approx(0.9 * world.rarest + 0.1 * (1.0 - world.rarest))
     assert all((graded(name).bandit.mean_reward % 1.0 == 0.0).all() for name in (LONG, LEARNED, "shared"))
+
+
+def test_the_figure_of_best_sizes_draws_its_curves_though_more_are_fitted():
+    """A full run has a power law besides; quick ones have none of them."""
+    arm = dict(zip(KEYS, run_group_size.PANELS[0], strict=True))
+    rows = [
+        arm | {"budget": budget, "quantity": quantity, "curve": curve, "estimate": 3.0, "standard_error": 0.5}
+        for budget in (4096.0, 8192.0)
+        for quantity, curve in (("best size", ""), *(("curve", name) for name in SIZES))
+    ]
+    table = pd.DataFrame(rows).assign(in_set=False, group_size=8)
+    (axes,) = run_group_size.draw({"frontier": table}).axes
+    assert len(axes.get_legend_handles_labels()[1]) == len(run_group_size.CURVES) + 1 < len(SIZES) + 1
