@@ -13,7 +13,7 @@ from grpo_theory.intervals.interval import Ellipsoid, Interval, around, check_le
 from grpo_theory.intervals.records import TrainingRecord, by_component
 from grpo_theory.intervals.rollout_intervals import shifted, shifted_mean
 from grpo_theory.theory import WeightedChiSquare
-from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, check_shape, typed
+from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, check_shape, read_only, typed
 
 RANK_TOLERANCE = 1e-9
 CONTRAST_TOLERANCE = 1e-6
@@ -120,7 +120,7 @@ def fitted_law(record: TrainingRecord, last: int) -> tuple[Array, Array, Flags, 
     known = _LAWS.setdefault(record, {})
     if last not in known:
         curvatures, directions, noise, usable = fit_local_model(record)
-        known[last] = curvatures, directions, usable, *law_of_mean(record.step_sizes, curvatures, noise, last)
+        known[last] = read_only((curvatures, directions, usable, *law_of_mean(record.step_sizes, curvatures, noise, last)))
     return known[last]
 
 

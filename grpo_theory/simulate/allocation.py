@@ -90,7 +90,7 @@ class AllocatedTraining(Training):
     def table(self) -> AdvantageTable:
         """The kernel's table by the size of the group; advantages are over that size, so that a batch's estimate is a mean."""
         sizes = list(range(self.rule.low, self.rule.high + 1))
-        if super().table is None or len(self.weighing.drifts) or self.weighing.pool or self.credited:
+        if super().table is None or len(self.weighing.drifts) or self.weighing.pool or self.has_credits:
             raise ValueError(
                 "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty, "
                 f"credits or pooled tokens. On this problem {self.estimator.name!r} is not one. Use rloo, dr_grpo or grpo, "

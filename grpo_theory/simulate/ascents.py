@@ -202,7 +202,7 @@ class Training:
         return listed_credits(credited(self.problem.at(theta), self.estimator), self.estimator)
 
     @property
-    def credited(self) -> bool:
+    def has_credits(self) -> bool:
         """Whether tokens have credits of their own."""
         return self.estimator.credit.name != "none"
 
@@ -320,7 +320,7 @@ class Runs:
     one_by_one = False
 
     def __init__(self, training: Training, streams: Streams, starts: Array, factors: Array, period: int) -> None:
-        self.training, self.streams, self.n, self.count, self._period = training, streams, len(starts), 0, period
+        self.training, self.streams, self.n, self.count = training, streams, len(starts), 0
         self.lanes = lanes = -(-self.n // VECTOR) * VECTOR
         sizes, world, policy = training.sizes, training.world, training.problem.policy
         self._alone, n_moments, steps = world.logits.kind == HEAD, training.optimiser.n_moments, len(training.step_sizes)
@@ -371,7 +371,7 @@ class Runs:
         training, sizes = self.training, self.training.sizes
         # Rollouts follow each other in compiled code where nothing is called, and who draws is updated.
         summed = training.table is not None or training.affine is not None
-        if summed and self._rule and not (self.one_by_one or sizes.lag or training.credited):
+        if summed and self._rule and not (self.one_by_one or sizes.lag or training.has_credits):
             work = self._work._replace(record=self.record)
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size)) * sizes.updates
             while self.count < count:
@@ -389,7 +389,7 @@ class Runs:
         if sizes.lag:
             self._past.append(self.state.theta.copy())
             sampler = self._past.pop(0)
-        rollouts.draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
+        rollouts.draw_prompts(world, sizes.group_size, self.streams, self._work.lanes.period, self.room)
         rollouts.fill_policy(world.logits, sampler, self.room.prompts, self.n, self.room.scratch, self.policy)
         if self.one_by_one:
             self.share_out()
@@ -398,8 +398,8 @@ class Runs:
             keep_rollout(world.logits, self.record, self.count, self.room, self.policy)
         self.sum_advantages(sampler)
         parts = self.training.parts
-        if self.training.credited:
-            credits = np.stack([self.training.credits(one) for one in self._by_run(sampler)[: self.n]])
+        if self.training.has_credits:
+            credits = np.stack([self.training.credits(one) for one in self._by_run(sampler)])
             self._work = self._work._replace(credits=credits)
         for first in range(0, sizes.batch_size, sizes.n_updated):
             rollouts.weigh(world.logits, self.training.weighing, *parts, first, self.state.theta, self._work)

@@ -434,11 +434,11 @@ def leads(found, **case):
 @rows(of=trained, cases=lambda quick: [*cases(quick), {"kind": LATE, "draws": draws_of(quick)}])
 def losses(found, kind, draws):
     """What each size loses to the best one, at all lengths and budgets and in late runs, undivided and divided, for the page."""
-    listed_all = [(ends, arm.estimator) for arm, ends in late_ends(found)]
+    listed_all = [(ends, arm.estimator == "grpo") for arm, ends in late_ends(found)]
     if kind != LATE:
-        listed_all = [(sides, "grpo" if divided else "rloo") for sides, *_, divided in settings_of(found, in_kind(kind), draws)]
-    for estimator, name in (("rloo", "undivided"), ("grpo", "divided")):
-        listed = [sides for sides, own in listed_all if own == estimator]
+        listed_all = [(sides, divided) for sides, *_, divided in settings_of(found, in_kind(kind), draws)]
+    for divided, name in ((False, "undivided"), (True, "divided")):
+        listed = [sides for sides, own in listed_all if own == divided]
         for k, size in enumerate(SIZES):
             row = pooled([(np.concatenate(sides), sides[k]) for sides in listed])
             yield {"quantity": "lost", "group_size": size, "estimator": name} | row
