@@ -171,9 +171,7 @@ def check_unmasked(name: str, value: Any) -> None:
     """Raise if a value of an array, or of an array in a list, is masked."""
     hidden = _masked(value)
     if hidden:
-        raise ValueError(
-            f"{name} must have no masked value, got {hidden:,}: leave those out, or say what they are with numpy.ma.filled"
-        )
+        raise ValueError(f"{name} must have no masked value, got {hidden:,}: leave those out, or fill them (numpy.ma.filled)")
 
 
 def _masked(value: Any) -> int:
@@ -233,9 +231,7 @@ def check_room(what: str, shape: tuple[int, ...], instead: str) -> None:
     """Raise if a dense array of floats would take more memory than is meant by anybody: the message says what to ask instead."""
     size = 8.0 * math.prod(shape)
     if size > MOST_BYTES:
-        raise ValueError(
-            f"{what}, of shape {shape}, would take {size / 1e9:,.1f} GB, and at most {MOST_BYTES / 1e9:g} are taken: {instead}"
-        )
+        raise ValueError(f"{what}, of shape {shape}, would take {size / 1e9:,.1f} GB, over {MOST_BYTES / 1e9:g}: {instead}")
 
 
 def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:

@@ -89,7 +89,7 @@ def test_seeds_are_the_least_with_the_power_of_an_independent_package(difference
 
 def test_differences_that_are_equal_but_for_rounding():
     a, b = 10 * [0.9, 0.8, 0.7], 10 * [0.8, 0.7, 0.6]
-    with pytest.raises(ValueError, match=r"a - b must vary over the runs, got 0\.1 in all 30"):
+    with pytest.raises(ValueError, match="differences a - b do not vary"):
         paired_difference(a, b)
     both = paired_difference([a, A[0].tolist() + 18 * [0.0]], [b, 30 * [0.0]])
     np.testing.assert_array_equal(np.isnan(both.low), [True, False])

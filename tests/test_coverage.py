@@ -80,8 +80,7 @@ def test_blocks_are_drawn_by_their_documented_key_and_counted_as_a_loop_does():
     half = stats.t.isf(0.025, 5) * stats.sem(means, axis=1)
     np.testing.assert_allclose(run.low[:, 0], means.mean(axis=1) - half, rtol=1e-12, atol=1e-12)
     assert run.covered.sum() == (np.abs(means.mean(axis=1) - value(LINEAR)[0]) <= half).sum()
-    ends = (f"{name}={np.array2string(getattr(run, name)[3], precision=4)}" for name in ("low", "high", "covered"))
-    assert repr(run.replay(3)) == f"Replay(replication=3, {', '.join(ends)})"
+    assert run.replay(3).interval.low == run.low[3]
 
 
 def test_a_record_is_not_written_on_and_of_one_number_its_p_value_is_a_float():
@@ -116,7 +115,7 @@ def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denomin
     assert binomtest(int(run.failures), replications, SUCCESS**4).pvalue > 1e-5
     assert run.coverage == (whole.covered & ~run.failed).sum() / replications
     first = int(np.argmax(run.failed))
-    assert run.first_failure == f"replication {first}: all responses succeeded"
+    assert run.answers.refusals[first] == "all responses succeeded"
     assert run.replay(int(np.flatnonzero(run.failed)[-1])).refusal == "all responses succeeded"
     assert run.measures().set_index("measure").loc["coverage", "failures"] == run.failures
 
@@ -177,8 +176,8 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
     assert np.array_equal(refused.failed, nan.failed)
     assert np.array_equal(refused.low[~refused.failed], whole.low[~refused.failed])
     assert not (refused.covered & refused.failed).any()
-    assert refused.first_failure.endswith("far out")
-    assert nan.first_failure.endswith("NaN limits")
+    assert {*refused.answers.refusals} == {*np.flatnonzero(refused.failed)}
+    assert not nan.answers.refusals
     bias = nan.measures().set_index("measure").loc["bias", "estimate"]
     assert np.isclose(bias, nan.estimate[~nan.failed].mean(), rtol=1e-12)
 
@@ -199,7 +198,7 @@ def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are
     gone = whole.estimate[:, 0] > 0.0
     assert np.array_equal(found.failed, gone)
     assert np.array_equal(found.covered, whole.covered & ~gone)
-    assert "ingular" in found.first_failure
+    assert all("ingular" in why for why in found.answers.refusals.values())
     assert np.array_equal(normal_run(flat, **sizes, vectorized=True).failed, gone)
 
     def negative(data, level):

@@ -81,7 +81,7 @@ OTHERWISE |= {
 OTHERWISE |= {"rollout_hessian": REWARDED, "RaggedRollouts.from_index": {"prompts": RAGGED.prompts}, "CountSketch": {"width": 64}}
 OTHERWISE |= {"RewardCounts": {"values": RAGGED.counts.values}, "read_rollouts": COLUMNS}
 OTHERWISE |= {"advantages": {"rewards": [1.0, 0.0], "name": "verl_opo", "weights": None}, "TrainingRecord": {"path": RECORD.path}}
-OTHERWISE |= {"value_effective": {"bounds": (0.0, 1.0)}, "last_iterate_ellipsoid": {"contrasts": np.eye(3)}}
+OTHERWISE |= {"value_effective": {"bounds": (0.0, 1.0)}}
 OTHERWISE |= {"paired_sequence": {"horizon": 30}, "Pilot": {"directions": None}, "RecordedTraining": {"theta0": None}}
 OTHERWISE |= {"coverage_grid": {"functions": {"value": gt.intervals.value_clustered}, "truth": 0.5, "reference": None}}
 OTHERWISE |= {"worst_case": {"starts": 4}, "compose": {"name": "grpo", "kl": "k1 in reward"}}
@@ -109,7 +109,7 @@ ROOMS = {
     gt.intervals: """gradient_jackknife gradient_between gradient_ellipsoid value_naive value_clustered value_effective
         group_size_jackknife group_size_fieller group_size_bootstrap components_jackknife components_bootstrap mse_jackknife
         mse_bootstrap estimate_group_size_law tail_value learned_value best_value last_iterate averaged_iterate
-        last_iterate_ellipsoid batch_means random_scaling random_scaling_quantile gap_limit gap_weights best_set
+        batch_means random_scaling random_scaling_quantile gap_limit gap_weights best_set
         paired_difference paired_sequence seeds_needed rollout_hessian""",
     gt.laboratory: "coverage_of_several coverage_grid replications_to_tell",
     gt.language_model: "CountSketch",

@@ -32,7 +32,6 @@ from .run_intervals import best_value as best_value
 from .run_intervals import gap_limit as gap_limit
 from .run_intervals import gap_weights as gap_weights
 from .run_intervals import last_iterate as last_iterate
-from .run_intervals import last_iterate_ellipsoid as last_iterate_ellipsoid
 from .run_intervals import learned_value as learned_value
 from .run_intervals import random_scaling as random_scaling
 from .run_intervals import random_scaling_quantile as random_scaling_quantile

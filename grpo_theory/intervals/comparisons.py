@@ -49,10 +49,9 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     level = check_level(level)
     differences, varies = _differences(a, b)
     runs, constant = differences.shape[-1], ~varies[..., -1]
-    if constant.ndim == 0 and constant:
-        raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
     error = np.where(constant, np.nan, differences.std(axis=-1, ddof=1) / np.sqrt(runs))
-    return around(differences.mean(axis=-1), error, level, student_quantile(runs - 1, level))
+    quantile, single = student_quantile(runs - 1, level), differences.ndim == 1
+    return around(differences.mean(axis=-1), error, level, quantile, single=single, of="the differences a - b")
 
 
 @vectorized
@@ -183,12 +182,8 @@ def pairs_needed(effect: float, power: float, level: float) -> int:
     """
     from scipy.stats import nct  # slow to import, and seldom wanted
 
-    effect = min(effect, LARGEST_EFFECT)
-
-    def power_at(runs: int) -> float:
-        return float(nct.sf(student_quantile(runs - 1, level), runs - 1, np.sqrt(runs) * effect))
-
-    return bisect_left(range(MOST_SEEDS + 1), power, lo=2, key=power_at)
+    signal, most = min(effect, LARGEST_EFFECT), range(MOST_SEEDS + 1)
+    return bisect_left(most, power, lo=2, key=lambda n: nct.sf(student_quantile(n - 1, level), n - 1, np.sqrt(n) * signal))
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Number, as_numbers, read_only, shown, typed
+from grpo_theory.validation import Array, Flags, Number, as_number_within, as_numbers, read_only, typed
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 
 LEAST_LEVEL = 1e-12
 """Below it an interval has no width but that of rounding."""
+_BETWEEN = f"lie strictly between 0 and 1, and be at least {LEAST_LEVEL:g}"
+check_level = partial(as_number_within, "a number strictly between 0 and 1", _BETWEEN, LEAST_LEVEL, 1.0, "level")
+"""Return a confidence level as a float strictly between 0 and 1."""
 
 
 def vectorized(function: IntervalFunction) -> IntervalFunction:
@@ -42,15 +44,6 @@ def vectorized(function: IntervalFunction) -> IntervalFunction:
 def interval_function(function: IntervalFunction) -> IntervalFunction:
     """Mark an interval function of the library: it takes many datasets at once, and checks what kind of data it gets."""
     return vectorized(typed(function))
-
-
-def check_level(level: float) -> float:
-    """Return a confidence level strictly between 0 and 1."""
-    if isinstance(level, bool) or not isinstance(level, numbers.Real) or not 0.0 < level < 1.0:
-        raise ArgumentError(Argument("level"), f" must lie strictly between 0 and 1, got {shown(level)}")
-    if level < LEAST_LEVEL:
-        raise ArgumentError(Argument("level"), f" must be at least {LEAST_LEVEL:g}, got {level}")
-    return float(level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +175,15 @@ def binomial_limits(hits: Number, misses: Number, level: float) -> tuple[Array, 
     return low, high
 
 
-def student_interval(
-    estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
-) -> Interval:
+def student_interval(estimate: Array, error: Array, freedom: ArrayLike, level: float, *, single: bool, of: str) -> Interval:
     """Return Student's t limits, estimate -+ t standard errors.
 
     Parameters
     ----------
-    estimate, standard_error : ndarray, shape (...)
-    degrees_of_freedom : array_like, broadcast to (...)
+    estimate, error : ndarray, shape (...)
+        The estimates and their standard errors.
+    freedom : array_like, broadcast to (...)
+        The degrees of freedom.
     level : float
     single : bool
         Whether the data are one dataset, without leading axes.
@@ -203,17 +196,13 @@ def student_interval(
         If `single` and a standard error is 0. With many datasets the limits are NaN there.
     """
     level = check_level(level)
-    known = np.where(standard_error > 0.0, standard_error, np.nan)
-    found = around(estimate, known, level, student_quantile(degrees_of_freedom, level), single=single, of=of)
-    return replace(found, standard_error=standard_error)
+    known = np.where(error > 0.0, error, np.nan)
+    found = around(estimate, known, level, student_quantile(freedom, level), single=single, of=of)
+    return replace(found, standard_error=error)
 
 
 def quotient_limits(
-    numerator: ArrayLike,
-    denominator: ArrayLike,
-    variances: tuple[ArrayLike, ArrayLike, ArrayLike],
-    lower_quantile: ArrayLike,
-    upper_quantile: ArrayLike,
+    n: ArrayLike, d: ArrayLike, variances: Sequence[ArrayLike], lower: Array, upper: Array
 ) -> tuple[Array, Array]:
     """Return Fieller's (1954) limits of a ratio of two estimated numbers n and d, neither below 0.
 
@@ -223,30 +212,29 @@ def quotient_limits(
 
     Parameters
     ----------
-    numerator, denominator : array_like, broadcast to (...)
-        n and d, at least 0.
-    variances : tuple of array_like, broadcast to (...)
+    n, d : array_like, broadcast to (...)
+        At least 0.
+    variances : sequence of three array_like, broadcast to (...)
         v_nn, v_nd and v_dd.
-    lower_quantile, upper_quantile : array_like, broadcast to (...)
-        lower <= 0 <= upper.
+    lower, upper : ndarray or float, broadcast to (...)
+        Quantiles, lower <= 0 <= upper.
     """
-    n, d, v_nn, v_nd, v_dd = (as_numbers("each part of a quotient", value) for value in (numerator, denominator, *variances))
+    n, d, v_nn, v_nd, v_dd = (as_numbers("each part of a quotient", value) for value in (n, d, *variances))
     # Fourth powers follow, so all is taken in a unit that makes the largest about 1: a power of 2, which changes no digit.
     _, unit = np.frexp(np.maximum(np.maximum(np.abs(n), np.abs(d)), np.sqrt(np.maximum(np.abs(v_nn), np.abs(v_dd)))))
     n, d = (np.ldexp(value, -unit) for value in (n, d))
     v_nn, v_nd, v_dd = (np.ldexp(value, -2 * unit) for value in (v_nn, v_nd, v_dd))
 
-    def quadratic(quantile: ArrayLike) -> tuple[Array, Array, Array]:
-        t = as_numbers("a quantile", quantile)
+    def quadratic(t: Array) -> tuple[Array, Array, Array]:
         # (n - r d)^2 = t^2 (v_nn - 2 r v_nd + r^2 v_dd) is a r^2 - 2 b r + c = 0 (docs/derivations.md, section 10).
         a, b, c = d**2 - t**2 * v_dd, d * n - t**2 * v_nd, n**2 - t**2 * v_nn
         return a, b + np.sqrt(np.maximum(b**2 - a * c, 0.0)), c
 
     # At t = upper, low = c/(b + sqrt(b^2 - a c)) if c > 0, else 0.
-    _, root, c = quadratic(upper_quantile)
+    _, root, c = quadratic(upper)
     low = np.divide(c, root, out=np.zeros_like(root), where=(c > 0.0) & (root > 0.0))
     # At t = lower, high = (b + sqrt(b^2 - a c))/a if a > 0, else inf (docs/derivations.md, section 10).
-    a, root, _ = quadratic(lower_quantile)
+    a, root, _ = quadratic(lower)
     high = np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
     return low, high
 

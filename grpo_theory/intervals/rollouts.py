@@ -155,14 +155,6 @@ class Rollouts(Groups):
         if self.scores is not None:
             check_shape("scores", self.scores, (*self.rewards.shape, self.scores.shape[-1]), "(..., B, G, J), one row a reward")
 
-    @classmethod
-    def _of_checked(cls, rewards: Array, scores: Array | None) -> Rollouts:
-        """Return the rollouts of new arrays whose numbers have been checked."""
-        rollouts = cls.__new__(cls)
-        for name, array in (("rewards", rewards), ("scores", scores)):
-            object.__setattr__(rollouts, name, read_only(array))
-        return rollouts
-
     @property
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
@@ -352,21 +344,14 @@ class RaggedRollouts(Groups):
         """
         array, given = as_real_array("gram", gram, 2), as_real_array("rewards", rewards, 1)
         check_shape("gram", array, (given.size, given.size), "(N, N), the gradients' inner products")
-        largest = np.abs(array).max()
-        gap = np.abs(array - array.T).max()
-        if gap > SEMIDEFINITE * largest:
-            raise ValueError(
-                f"gram must be symmetric, and differs from its transpose by {gap:.3g} beside entries up to {largest:.3g}"
-            )
         values, vectors = np.linalg.eigh((array + array.T) / 2.0)
-        if values[0] < -SEMIDEFINITE * max(values[-1], 0.0):
-            raise ValueError(
-                f"gram must have no eigenvalue below 0, got {values[0]:.3g} beside the largest, {values[-1]:.3g}: "
-                "no gradients have these inner products"
-            )
-        positive = values > 0.0
-        positive[-1] = True
-        return cls(prompts, given, vectors[:, positive] * np.sqrt(np.maximum(values[positive], 0.0)))  # type: ignore[arg-type]
+        gap, largest = float(np.abs(array - array.T).max()), float(np.abs(array).max())
+        if gap > SEMIDEFINITE * largest or values[0] < -SEMIDEFINITE * max(values[-1], 0.0):
+            found = f"differs from its transpose by {gap:.3g} beside {largest:.3g}, and has the eigenvalue {values[0]:.3g}"
+            raise ValueError(f"gram must be symmetric with no eigenvalue below 0, as inner products are; it {found}")
+        roots = np.sqrt(np.maximum(values, 0.0))
+        some = np.append(roots[:-1] > 0.0, True)
+        return cls(prompts, given, vectors[:, some] * roots[some])  # type: ignore[arg-type]
 
     @cached_array
     def sizes(self) -> Integers:
@@ -397,7 +382,7 @@ class RaggedRollouts(Groups):
         statistics: Array | None = None
         for size, prompts, rows in zip(sizes, prompts_by_size, rows_by_size, strict=True):
             scores = None if self.scores is None else self.scores[rows].reshape(prompts.size, size, -1)
-            found = statistic(Rollouts._of_checked(self.rewards[rows].reshape(-1, size), scores))
+            found = statistic(Rollouts(self.rewards[rows].reshape(-1, size), scores))
             statistics = np.empty((self.batch_size, *found.shape[1:])) if statistics is None else statistics
             statistics[prompts] = found
         return np.asarray(statistics)

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import chdtri
 
-from grpo_theory.intervals.interval import Ellipsoid, Interval, around, check_level, interval_function, student_interval
+from grpo_theory.intervals.interval import Interval, around, check_level, interval_function, student_interval
 from grpo_theory.intervals.records import TrainingRecord, by_component
 from grpo_theory.intervals.rollout_intervals import shifted, shifted_mean
 from grpo_theory.theory import WeightedChiSquare
@@ -227,69 +226,16 @@ def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: 
     return _normal(record, level, contrasts, record.average, record.steps - record.tail_start)
 
 
-@interval_function
-def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike) -> Ellipsoid:
-    """Return a joint confidence set for linear functionals of the maximiser from the last iterate.
-
-    The ellipsoid of the normal law whose margins are those of `last_iterate`; valid where that is.
-
-    Parameters
-    ----------
-    record : TrainingRecord
-        With a Hessian.
-    level : float, default 0.95
-    contrasts : array_like, shape (J, d)
-        Linearly independent functionals, none with a part along a direction in which the objective is flat.
-
-    Returns
-    -------
-    Ellipsoid
-        Of J dimensions, over (...).
-
-    Raises
-    ------
-    ValueError
-        As `last_iterate`; and if the functionals are not linearly independent.
-
-    Examples
-    --------
-    >>> import numpy as np, grpo_theory as gt
-    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
-    >>> optimum = gt.find_optimum(problem, problem.theta)
-    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
-    >>> gt.intervals.last_iterate_ellipsoid(record, contrasts=np.eye(3)).covers(optimum).tolist()
-    [True]
-    """
-    level, functionals = check_level(level), as_contrasts(contrasts, record.dimension)
-    rank = int(np.linalg.matrix_rank(functionals))
-    if rank < len(functionals):
-        raise ValueError(f"contrasts must be linearly independent, got {len(functionals)} rows of rank {rank}")
-    estimate, along, covariance, identified = _centred(record, functionals, record.path[..., -1, :], 1)
-    spread = along @ covariance @ np.swapaxes(along, -1, -2)
-    spread = np.where(np.expand_dims(identified.all(axis=-1), (-2, -1)), spread, np.nan)
-    # For e normal with covariance S in J dimensions, e' S^-1 e is chi^2_J.
-    return Ellipsoid(estimate, spread, np.full(estimate.shape[:-1], chdtri(len(functionals), 1.0 - level)), level)
-
-
 def _normal(record: TrainingRecord, level: float, contrasts: ArrayLike | None, point: Array, last: int) -> Interval:
-    """Put normal limits around functionals of a point, the mean of the last iterates."""
-    estimate, along, covariance, identified = _centred(record, as_contrasts(contrasts, record.dimension), point, last)
-    variance = np.einsum("...ji,...ik,...jk->...j", along, covariance, along)
-    return around(estimate, np.sqrt(np.where(identified, variance, np.nan)), check_level(level))
-
-
-def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int) -> tuple[Array, Array, Array, Flags]:
-    """Take what is left of the start out of a point (..., d), the mean of the last iterates.
-
-    Return functionals of it (..., J), and their components in the basis (..., J, d). Then follow the point's covariance in the
-    basis (..., d, d), and which functionals have no part along a flat direction (..., J).
+    """Put normal limits around functionals of a point (..., d), the mean of the last iterates, without what is left of the start.
 
     Raises
     ------
     ValueError
-        As `fit_local_model`; and for a single run if a functional has such a part.
+        As `fit_local_model`; and for a single run if a functional has a part along a flat direction.
     """
     curvatures, directions, usable, covariance, start = fitted_law(record, last)
+    functionals = as_contrasts(contrasts, record.dimension)
     along = functionals @ directions
     flat = np.where(np.expand_dims(curvatures == 0.0, -2), along, 0.0)
     identified = np.sqrt((flat**2).sum(axis=-1)) <= CONTRAST_TOLERANCE * np.linalg.norm(functionals, axis=-1)
@@ -301,7 +247,10 @@ def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int
     kept = 1.0 - start
     centre = (in_basis(point, directions) - start * in_basis(record.path[..., 0, :], directions)) / kept
     # Its covariance is (I - P)^-1 Cov(e_n) (I - P)^-1 (docs/derivations.md, section 13.1).
-    return (along @ centre[..., None])[..., 0], along, covariance / kept[..., :, None] / kept[..., None, :], identified
+    spread = covariance / kept[..., :, None] / kept[..., None, :]
+    variance = np.einsum("...ji,...ik,...jk->...j", along, spread, along)
+    error = np.sqrt(np.where(identified, variance, np.nan))
+    return around((along @ centre[..., None])[..., 0], error, check_level(level))
 
 
 @typed

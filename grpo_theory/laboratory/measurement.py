@@ -18,10 +18,7 @@ from grpo_theory.intervals.interval import around, binomial_limits
 from grpo_theory.laboratory.trial import FIELDS, Answers, Experiment, IntervalFunction, Replay, Table, Trial, Truth, check_takes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_fraction, as_numbers, as_positive, shown
-
-LEAST_ERROR = 1e-100
-"""Smaller errors are refused: their quantiles may be no numbers."""
+from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_fraction, as_numbers, shown
 
 
 def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, power: float = 0.99) -> int:
@@ -55,8 +52,6 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
 
     for name, value in (("level", level), ("coverage", coverage), ("error", error), ("power", power)):
         as_fraction(name, value)
-    if error < LEAST_ERROR:
-        raise ValueError(f"error must be at least {LEAST_ERROR:g}, got {error:g}")
     if coverage == level:
         raise ValueError(f"coverage must differ from the level {level:g}, got the same")
     null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))
@@ -193,8 +188,8 @@ class Coverage:
     >>> record = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=pilot.block_replications)
     >>> print(record.summary().splitlines()[0].strip())
     Coverage of 512 intervals, 0 without an answer
-    >>> bool(record.consistent()), bool(record.p_value() > 0.001), record.needed(mcse=0.005) > 1000
-    (True, True, True)
+    >>> bool(record.consistent()), bool(record.p_value() > 0.001)
+    (True, True)
     >>> "coverage" in set(record.measures()["measure"]), len(record.zip()) == len(record.to_frame()), record.replay(3).replication
     (True, True, 3)
     >>> more = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=8, first_block=1)
@@ -231,30 +226,6 @@ class Coverage:
         found |= {"failures": sets["failed"].sum(axis=0), "coverage": share, "mcse": np.sqrt(share * (1.0 - share) / len(table))}
         for name, value in found.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def first_failure(self) -> str | None:
-        """The first replication that failed, and why; None if none did."""
-        failed = self.failed.reshape(self.replications, -1).any(axis=1)
-        if not failed.any():
-            return None
-        replication = self.first + int(np.argmax(failed))
-        return f"replication {replication}: {self.answers.refusals.get(replication, 'NaN limits')}"
-
-    @property
-    def nonnested(self) -> int:
-        """The number of replications in which the set of some level does not contain that of a lower level."""
-        low, high = self.answers.table["low"], self.answers.table["high"]
-        torn = (low[:, 1:] > low[:, :-1]) | (high[:, 1:] < high[:, :-1])
-        return int(torn.reshape(len(torn), -1).any(axis=1).sum())
-
-    def needed(self, mcse: float) -> int:
-        """Return how many replications reduce the Monte Carlo standard error of the coverage to `mcse`.
-
-        The number is enough for the worst of the measured coverages and the nominal levels.
-        """
-        shares = np.append(self.coverage.ravel(), self.trial.levels)
-        return ceil(round(float((shares * (1.0 - shares)).max()) / as_positive("mcse", mcse) ** 2, 9))
 
     def p_value(self) -> Array:
         """Return p-values of the two-sided exact binomial test that coverage is the nominal level; shape S, or (L, *S)."""
@@ -333,18 +304,17 @@ class Coverage:
         ValueError
             If the interval function gives no estimates and standard errors.
         """
-        frames, every = [], self.to_frame()
-        for number, (_, _, index, part) in enumerate(self._components()):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                z = (part["estimate"] - self.truth[index]) / part["standard_error"]
-            z[part["failed"]] = np.nan
-            if np.isnan(z).all():
-                raise ValueError("interval must give estimates and standard errors, as an Interval does, to be ranked by them")
-            order = np.argsort(np.abs(z), kind="stable")
-            own = every.iloc[number * len(z) + order]
-            frames.append(own.assign(percentile=100.0 * np.arange(1, len(z) + 1) / len(z), z=z[order]))
+        frame = self.to_frame()
+        truth = np.repeat(np.tile(self.truth.ravel(), len(self.trial.levels)), self.replications)
+        answered = frame[["low", "high"]].notna().all(axis=1)
+        frame["z"] = ((frame["estimate"] - truth) / frame["standard_error"]).where(answered)
+        part = np.arange(len(frame)) // self.replications  # of a level and component
+        if frame["z"].isna().groupby(part).all().any():
+            raise ValueError("interval must give estimates and standard errors, as an Interval does, to be ranked by them")
+        rank = frame["z"].abs().groupby(part).rank(method="first", na_option="bottom")
+        frame["percentile"] = 100.0 * rank / self.replications
         names = ["level", "component", "replication", "percentile", "z", "low", "high", "covered"]
-        return pd.concat(frames, ignore_index=True)[names]
+        return frame.iloc[np.lexsort((rank, part))].reset_index(drop=True)[names]
 
     def replay(self, replication: int) -> Replay:
         """Draw a replication again from its number, and ask the interval function again."""

@@ -127,9 +127,8 @@ class RecordedTraining:
         if replications > self.block_replications:
             raise ValueError(f"replications must be at most a block of {self.block_replications}, got {replications}")
         sizes = {"batch_size": self.batch_size, "group_size": self.group_size, "steps": self.steps, "replications": replications}
-        return next(
-            simulate_records(problem, self.theta0, self.estimator, self.schedule, **sizes, rng=rng, workers=1, tail=self.tail)
-        )
+        start, estimator = self.theta0, self.estimator
+        return next(simulate_records(problem, start, estimator, self.schedule, **sizes, rng=rng, workers=1, tail=self.tail))
 
     def take(self, block: TrainingRecord, i: int) -> TrainingRecord:
         """Return run i of a block."""
@@ -332,7 +331,7 @@ class Answers:
         self.joint = joint
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Replay:
     """A replication, drawn again.
 
@@ -355,22 +354,13 @@ class Replay:
     >>> one = gt.replay(gt.intervals.value_clustered, problem, truth, experiment=pilot, rng=0, replication=7)
     >>> one.data.rewards.shape, bool(one.interval.low <= truth <= one.interval.high) == bool(one.covered)
     ((16, 4), True)
-    >>> one
-    Replay(replication=7, low=0.4791, high=0.7709, covered=True)
     """
 
     replication: int
-    data: Any
+    data: Any = field(repr=False)
     interval: Interval
     covered: Flags
     refusal: str | None
-
-    def __repr__(self) -> str:
-        if self.refusal is not None:
-            return f"Replay(replication={self.replication}, refusal={self.refusal!r})"
-        low, high = (np.array2string(limit, precision=4, threshold=8) for limit in (self.interval.low, self.interval.high))
-        covered = np.array2string(self.covered, threshold=8)
-        return f"Replay(replication={self.replication}, low={low}, high={high}, covered={covered})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,13 +495,12 @@ def _named(start: int, stop: int) -> Iterator[None]:
 
 def check_takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
     """Raise TypeError unless a function can be called with so many arguments by position; nothing is known of compiled ones."""
+    signature = None
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    try:
         signature.bind(*arguments)
-    except TypeError:
-        wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
-        got = f"one of ({taken})" if taken else "one without arguments"
-        raise TypeError(f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`") from None
+    except (TypeError, ValueError):
+        if signature is not None:
+            wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
+            got = f"got one of ({taken}). Wrap it, as in `lambda {wanted}: ...`"
+            raise TypeError(f"{name} must be a function of ({wanted}), {got}") from None
