@@ -49,19 +49,11 @@ def test_what_a_kernel_reads_is_found_in_its_own_text():
     assert fields_read(wrapper) == {"squared_score_norms"}
 
 
-GLOBAL = """
-SHARE = {share}
-
-
-def kernel(batch, advantages):
-    advantages[:, :] = batch.rewards - SHARE
-"""
-
-
 def less(share, name="a"):
     """Return the kernel of a text that names a number, run as the file of a name."""
     names = {"__name__": name}
-    exec(compile(GLOBAL.format(share=share), f"<{name}>", "exec"), names)
+    text = f"SHARE = {share}\n\ndef kernel(batch, advantages):\n    advantages[:, :] = batch.rewards - SHARE\n"
+    exec(compile(text, f"<{name}>", "exec"), names)
     return names["kernel"]
 
 
@@ -93,28 +85,19 @@ def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry, 
 
 PARTS_OF_MINE = """
 import numpy as np
-
 import grpo_theory as gt
 
-
 def squared(log_ratios, length, ratios):
-    for t in range(length):
-        for i in range(ratios.shape[1]):
-            ratios[t, i] = np.exp(2.0 * log_ratios[t, i])
-
+    ratios[:length] = np.exp(2.0 * log_ratios[:length])
 
 def halved(lengths, constant):
     return np.full(lengths.shape, 0.5)
-
 
 @gt.estimator("scaled", parameters={"factor": 2.0})
 def scaled(batch, advantages):
     advantages[:, :] = batch.parameters[0] * batch.rewards
 
-
-mine = gt.compose(
-    "mine", advantage=scaled, ratio=gt.Ratio("squared", squared), aggregation=gt.Aggregation("halved", halved)
-)
+mine = gt.compose("mine", advantage=scaled, ratio=gt.Ratio("squared", squared), aggregation=gt.Aggregation("halved", halved))
 """
 
 
@@ -164,11 +147,7 @@ def yields(batch, advantages):
     yield 0
 
 
-def some_kernel(batch, advantages):
-    advantages[:, :] = batch.rewards
-
-
-def made(function, **facts):
+def made(function=by_row, **facts):
     return lambda: gt.estimator("wrong", **facts)(function)
 
 
@@ -180,13 +159,13 @@ def test_what_makes_no_estimator_is_refused_by_name(registry, check_refused):
     """Each call, and the words that its message must hold."""
     refused = [
         (lambda: gt.estimator(""), "name must be a non-empty string, got ''"),
-        (made(some_kernel, minimum_group_size=0), "minimum_group_size must be at least 1, got 0"),
+        (made(minimum_group_size=0), "minimum_group_size must be at least 1, got 0"),
         (made(lambda batch: None), "must be a plain function of 2 arguments; a kernel is kernel(batch, advantages)"),
         (made(waits), "the kernel 'waits' must run when it is called"),
         (made(yields), "the kernel 'yields' must run when it is called"),
-        (made(some_kernel, parameters=[("epsilon", 1.0)]), "parameters must be a mapping of names to numbers"),
-        (made(some_kernel, parameters={"epsilon": None}), "parameter epsilon must be a finite number"),
-        (made(some_kernel, parameters={"an epsilon": 1.0}), "parameters must have names that can be Python's"),
+        (made(parameters=[("epsilon", 1.0)]), "parameters must be a mapping of names to numbers"),
+        (made(parameters={"epsilon": None}), "parameter epsilon must be a finite number"),
+        (made(parameters={"an epsilon": 1.0}), "parameters must have names that can be Python's"),
         (lambda: gt.estimators()["grpo"].with_parameters(eps=1.0), "estimator 'grpo' has no parameter 'eps'; it has: epsilon"),
         (composed(advantage="rlo"), "advantage must be one of rloo, "),
         (composed(clip=RATIOS["token"]), "clip must be a name or an instance of Clip, got Ratio("),
@@ -206,27 +185,22 @@ def test_kernels_are_what_they_are_declared_to_be():
     rewards[0], known[1] = 1.0, np.abs(known[1])
     norms, lengths, place = rng.random((8, 5)), rng.integers(1, 5, (8, 5)), rng.permutation(5)
 
-    def run(kind, *fields):
+    def run(kind, order=slice(None)):
         found = np.empty((8, 5))
-        kind.run([*(np.ascontiguousarray(field) for field in fields), *known], found)
+        kind.run([*(np.ascontiguousarray(one[:, order]) for one in (rewards, norms, lengths, -norms)), *known], found)
         return found
 
     for name, estimator in gt.estimators().items():
         kind = estimator.advantage
         if kind.exchangeable and not kind.couples_groups:
-            found, moved = (
-                run(kind, rewards, norms, lengths, -norms),
-                run(kind, *(one[:, place] for one in (rewards, norms, lengths, -norms))),
-            )
-            np.testing.assert_allclose(moved, found[:, place], rtol=1e-9, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(run(kind, place), run(kind)[:, place], rtol=1e-9, atol=1e-12, err_msg=name)
         form = affine_coefficients(kind, 5)
         if form is not None:
             a, b, *of_prompt, c = form
             told = a * rewards + b * rewards.sum(axis=1, keepdims=True) + (np.array(of_prompt) @ known)[:, None] + c
-            np.testing.assert_allclose(run(kind, rewards, norms, lengths, -norms), told, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(run(kind), told, atol=1e-12, err_msg=name)
             affine.add(name)
     assert {"reinforce", "oracle", "optimal", "rloo", "dr_grpo"} <= affine
-    assert affine_coefficients(gt.estimation.make_estimator("by_row", by_row).advantage, 4) == pytest.approx(
-        [1.0, -0.25, 0.0, 0.0, 0.0, 0.0]
-    )
+    own = gt.estimation.make_estimator("by_row", by_row).advantage
+    assert affine_coefficients(own, 4) == pytest.approx([1.0, -0.25, 0.0, 0.0, 0.0, 0.0])
     assert "grpo" not in affine

@@ -15,8 +15,8 @@ from grpo_theory.harness.study_file import read_study
 KINDS = ("identity", "equality", "rate", "upper bound", "ordering")
 
 
-def stated(kind, name="X"):
-    return gt.Statement(name, "test", "it holds", kind, margin=gt.Margin(0.1, "test"))
+def stated(kind):
+    return gt.Statement("X", "test", "it holds", kind, margin=gt.Margin(0.1, "test"))
 
 
 def computed(path, quick=False):
@@ -29,7 +29,7 @@ HEAD = '''"""A probe."""
 import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence.reading import mean_of
-from grpo_theory.harness import rows, run
+from grpo_theory import harness
 X, Y = (gt.Statement(name, "test", "it holds", "{kind}", margin=gt.Margin(0.1, "test")) for name in "XY")
 '''
 
@@ -53,12 +53,10 @@ def test_of_arrays_the_place_counts_at_which_the_verdict_is_worst(kind, pairs):
     alone = [two_sides(stated(kind), (one, other))[0] for one, other in pairs]
     assert worst in alone
 
-    def verdict(evidence):
-        claim = stated(kind).claim("a", evidence, Evidence(9.0, 1.0))
-        return judge([claim])["outer_low"][0], judge([claim])["verdict"][0]
+    def holds(evidence):
+        return judge([stated(kind).claim("a", evidence, Evidence(9.0, 1.0))])["verdict"][0] in ("confirmed", "no power")
 
-    all_hold = all(verdict(one)[1] in ("confirmed", "no power") for one in alone)
-    assert (verdict(worst)[1] in ("confirmed", "no power")) == all_hold
+    assert holds(worst) == all(map(holds, alone))
 
 
 def test_two_simulated_sides_have_the_error_of_their_difference():
@@ -75,39 +73,30 @@ def test_what_are_no_two_sides_is_refused(check_refused):
 
 
 def test_the_same_function_runs_on_the_right_the_broken_and_the_sound_case_with_the_same_draws(verdicts):
-    found, table = verdicts(
-        """
+    found, table = verdicts("""
 @gt.check(X, cases=[{"n": 3}, {"n": 4}], broken={"factor": 2.0}, sound={"factor": 1.0}, setting="n = {n}")
 def scaled(n, rng, factor=1.5):
     x = rng.normal(size=n).sum()
     return factor * x, x
-"""
-    )
-    assert found[["problem", "verdict", "control", "sound"]].values.tolist() == [
-        [f"n = {n}", "refuted", "refuted", "confirmed"] for n in (3, 4)
-    ]
+""")
+    judged = [[f"n = {n}", "refuted", "refuted", "confirmed"] for n in (3, 4)]
+    assert found[["problem", "verdict", "control", "sound"]].values.tolist() == judged
     assert table["n"].tolist() == [3, 4]
     np.testing.assert_allclose(table["broken"] / table["estimate"], 2.0 / 1.5)
 
 
 RUN = """
-@run(runs=100)
+@harness.run(runs=100)
 def drawn(runs, rng, scale=1.0):
     return {"x": scale * rng.normal(size=runs) ** 2, "chunks": [1]}
-
-
 @gt.check(X, Y, of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}], broken=[{"scale": 1.5}, {"power": 2}])
 def mean(found, runs, power=1):
     assert len(found["x"]) == runs == 100 * len(found["chunks"])
     return {"X": (mean_of(found["x"]), 1.0)} | ({"Y": (mean_of(found["x"] ** power), 1.0)} if runs == 1000 else {})
-
-
 @gt.check(Y, of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}], each={"scale": (1.0, 2.0)}, broken={"scaled": 2.0})
 def ratio(found, scaled=1.0):
     return mean_of(found[2.0]["x"] / scaled), mean_of(2.0 * found[1.0]["x"])
-
-
-@rows(of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}])
+@harness.rows(of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}])
 def quantiles(found):
     yield {"level": 0.5, "estimate": np.quantile(found["x"], 0.5)}
 """
@@ -116,11 +105,9 @@ def quantiles(found):
 def test_a_run_is_computed_once_for_all_that_read_it(verdicts, tmp_path):
     found, table = verdicts(RUN)
     study = read_study(tmp_path / "probe.py")
+    scaled = ({}, {"scale": 1.5}, {"scale": 1.0}, {"scale": 2.0})
     assert [(one.settings, one.chunks) for one in study.cells(False)] == [
-        ({"of": "drawn", "runs": 100}, 10),
-        ({"of": "drawn", "runs": 100, "scale": 1.5}, 10),
-        ({"of": "drawn", "runs": 100, "scale": 1.0}, 10),
-        ({"of": "drawn", "runs": 100, "scale": 2.0}, 10),
+        ({"of": "drawn", "runs": 100} | own, 10) for own in scaled
     ]
     assert found["id"].tolist() == ["X", "Y", "Y"]
     assert found["replications"].tolist() == [1000, 1000, 1000]
@@ -134,8 +121,6 @@ SIMULATING = """
 def errors(rng):
     p = gt.gallery.problem("tabular")
     return gt.simulate_gradients(p, p.theta, "rloo", batch_size=1, group_size=8, replications=200, rng=rng, workers=1)
-
-
 @gt.check(X, cases=[{}], broken={"more": 1.0})
 def order(rng, more=0.0):
     one, other = errors(rng), errors(rng)
@@ -155,14 +140,12 @@ def test_noise_is_refused_and_with_its_error_confirms_nothing(verdicts):
 
 
 def test_evidence_comes_back_with_the_limits_that_it_had(verdicts):
-    found, _ = verdicts(
-        """
+    found, _ = verdicts("""
 from grpo_theory.evidence import Share
 @gt.check(X, cases=[{"hits": 0.5}], broken={"hits": 0.9})
 def share(hits):
     return Share(hits, 0.5, replications=4000, comparisons=3), {"asked": np.int64(3)}
-"""
-    )
+""")
     low, high = Share(0.5, 0.5, replications=4000).interval(1e-4 / 3)
     assert (found["low"][0], found["high"][0], found["facts"][0]) == (low, high, "asked = 3")
 
@@ -184,14 +167,6 @@ def test_results_of_chunks_are_put_end_to_end():
     assert [found["a"].tolist(), found["b"]["c"].tolist(), found["n"].tolist()] == [[1.0, 2.0, 3.0], [[1, 2], [3, 4]], [3, 4]]
 
 
-COMPARING = '''"""A probe."""
-import grpo_theory as gt
-STATED = gt.Statement("probe/{kind}", "probe", "it holds", "{kind}", margin=gt.Margin(0.01, "because"))
-def compare(settings, rng):
-    yield STATED.compare("a", {body})
-'''
-
-
 @pytest.mark.parametrize(
     ("kind", "body", "verdict"),
     [
@@ -203,10 +178,7 @@ def compare(settings, rng):
         ("upper bound", "1.5, 1.0, broken=2.0, sound=(1.2, 0.1, 1000)", "refuted"),
     ],
 )
-def test_a_file_that_compares(tmp_path, kind, body, verdict):
-    path = tmp_path / "probe.py"
-    path.write_text(COMPARING.replace("{kind}", kind).replace("{body}", body))
-    study, table = computed(path)
-    found = judge(study.claims(table))
+def test_a_file_that_compares(verdicts, kind, body, verdict):
+    found, _ = verdicts(f"def compare(settings, rng):\n    yield X.compare('a', {body})\n", kind)
     assert found["verdict"].tolist() == [verdict]
     assert len(decided(found)) == (verdict != "no power")
