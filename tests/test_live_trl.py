@@ -14,30 +14,21 @@ SIZE, GROUPS = 4, 3
 LOCAL = SIZE * GROUPS
 
 
-def arguments(**changed):
-    usual = {
-        "per_device_train_batch_size": LOCAL,
-        "gradient_accumulation_steps": 1,
-        "steps_per_generation": 1,
-        "generation_batch_size": LOCAL,
-        "scale_rewards": "group",
-    }
-    return SimpleNamespace(**usual | changed)
+ARGUMENTS = {"per_device_train_batch_size": LOCAL, "gradient_accumulation_steps": 1, "steps_per_generation": 1}
+ARGUMENTS |= {"generation_batch_size": LOCAL, "scale_rewards": "group"}
 
 
 class Trainer:
     """What the callback needs of TRL 1.16's trainers: two reward functions, the second of weight 0.5."""
 
     def __init__(self, rewards, prompts=None, main=True, processes=1, **changed):
-        self.args = arguments(**changed)
+        size, self.args = LOCAL * processes, SimpleNamespace(**ARGUMENTS | changed)
         self.accelerator = SimpleNamespace(is_main_process=main, num_processes=processes, unwrap_model=lambda model: model)
         self.model = SimpleNamespace(training=True)
         self.state = SimpleNamespace(global_step=0)
         self.num_generations, self.temperature = SIZE, 0.7
         self.reward_func_names, self.reward_weights = ["right", "brief"], np.array([1.0, 0.5])
-        self.rewards = rewards
-        self.prompts = prompts or [f"prompt {n // SIZE}" for n in range(LOCAL * processes)]
-        size = LOCAL * processes
+        self.rewards, self.prompts = rewards, prompts or [f"prompt {n // SIZE}" for n in range(size)]
         self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
         self._logs = {"prompt": deque(maxlen=size), "rewards": defaultdict(lambda: deque(maxlen=size))}
 
@@ -46,13 +37,9 @@ class Trainer:
         self._logs["prompt"].extend(self.prompts)
         for name, values in zip(self.reward_func_names, self.rewards, strict=True):
             self._logs["rewards"][name].extend(values)
-        mask = np.arange(3) < (np.arange(len(inputs)) % 4)[:, None]
-        return {
-            "prompt_ids": np.full((len(inputs), 2), 5),
-            "prompt_mask": np.tile([0, 1], (len(inputs), 1)),
-            "completion_ids": np.arange(3 * len(inputs)).reshape(-1, 3),
-            "completion_mask": mask.astype(int),
-        }
+        rows = np.arange(len(inputs))[:, None]
+        prompts = {"prompt_ids": 0 * rows + [5, 5], "prompt_mask": 0 * rows + [0, 1]}
+        return prompts | {"completion_ids": 3 * rows + np.arange(3), "completion_mask": (np.arange(3) < rows % 4).astype(int)}
 
     def steps(self, callback, count):
         """Go through steps as the trainer does, which calls all events of a callback, and log after each."""
@@ -134,27 +121,22 @@ def test_tokens_that_count_are_sketched(asked):
 def test_rewards_of_other_processes_count_and_are_not_sketched(asked):
     trainer = Trainer([RIGHT + [0.0, 1.0] * 6, BRIEF + [0.0] * 12], processes=2, generation_batch_size=2 * LOCAL)
     callback = gt.live.TRLCallback(trainer, every=1, sketches=True)
-    logged = trainer.steps(callback, 1)
-    assert logged[0]["live/groups_with_signal"] == [5 / 6]
+    assert trainer.steps(callback, 1)[0]["live/groups_with_signal"] == [5 / 6]
     assert (len(asked[0][1]), callback.monitor.responses) == (6, 2 * LOCAL)
     split = {"gradient_accumulation_steps": 3, "steps_per_generation": 6, "generation_batch_size": 24}
     updated = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], per_device_train_batch_size=2, **split)).monitor.responses
     assert updated == 12, "of an update's passes"
-    other = Trainer([RIGHT, BRIEF], main=False)
-    before = other._generate_and_score_completions
-    gt.live.TRLCallback(other)
-    assert other._generate_and_score_completions == before
+    gt.live.TRLCallback(other := Trainer([RIGHT, BRIEF], main=False))
+    assert "_generate_and_score_completions" not in vars(other), "it is the class's, and not watched"
 
 
 def test_evaluations_are_not_read():
     trainer = Trainer([RIGHT, BRIEF])
     gt.live.TRLCallback(trainer, every=1)
-    trainer.model.training = False
-    trainer._generate_and_score_completions([{}] * LOCAL)
-    assert not trainer._metrics["train"]
-    trainer.model.training = True
-    trainer._generate_and_score_completions([{}] * LOCAL)
-    assert trainer._metrics["train"]
+    for training in (False, True):
+        trainer.model.training = training
+        trainer._generate_and_score_completions([{}] * LOCAL)
+        assert bool(trainer._metrics["train"]) == training
 
 
 @pytest.mark.parametrize("broken", ["_logs", "_metrics", "state"])
@@ -175,7 +157,7 @@ def test_the_estimator_is_that_of_the_configuration():
     configured = [({}, "trl_grpo"), ({"scale_rewards": False}, "trl_grpo_none"), ({"scale_rewards": "batch"}, None)]
     configured += [({"normalize_advantages": False}, "trl_rloo"), ({"normalize_advantages": True}, None)]
     for changed, name in [*configured, ({"multi_objective_aggregation": "normalize_then_sum"}, None)]:
-        assert trainer_callback.estimator_of(arguments(**changed)) == name
+        assert trainer_callback.estimator_of(SimpleNamespace(**ARGUMENTS | changed)) == name
 
 
 def test_what_couples_groups_or_has_tools_or_pictures_is_read_without_sketches(caplog, asked):
@@ -194,9 +176,8 @@ def test_what_couples_groups_or_has_tools_or_pictures_is_read_without_sketches(c
 def test_remarks_are_logged_as_warnings_and_an_error_of_the_trainer_is_the_trainers(caplog):
     trainer = Trainer([[1.0] * (4 * LOCAL - 1) + [0.0], [0.0] * 4 * LOCAL], processes=4, generation_batch_size=4 * LOCAL)
     trainer.steps(gt.live.TRLCallback(trainer, every=4), 4)
-    assert [record.getMessage().partition(". ")[0] for record in caplog.records] == [
-        "step 4: Too easy: 92% of the groups are all right"
-    ]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("step 4: Too easy: 92% of the groups are all right. ")
     trainer.rewards = []
     with pytest.raises(ValueError, match="zip"):
         trainer._generate_and_score_completions([{}] * LOCAL)

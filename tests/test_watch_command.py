@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tables import write
 
 from grpo_theory.page.advice import watch_command
 from grpo_theory.page.advice.watch_command import SETTLED, STUCK, StepFiles, ends_whole
@@ -27,12 +28,6 @@ def rows(prompts=3, size=4, successes=(0, 1, 1, 0), **more):
         for p in range(prompts)
         for n in range(size)
     ]
-
-
-def dumped(path, entries):
-    """Write a file as verl does."""
-    path.write_text("\n".join(json.dumps(one, ensure_ascii=False) for one in entries) + "\n", encoding="utf-8")
-    return path
 
 
 def watched(capsys, folder, *options):
@@ -58,7 +53,7 @@ def looked(capsys, monkeypatch, folder, *deeds):
 def test_a_half_written_file_is_not_whole_at_any_byte(tmp_path):
     entries = rows(1, 2, note="two } braces\nand a line")
     path, lines = tmp_path / "1.jsonl", [json.dumps(one) for one in entries]
-    text = dumped(path, entries).read_bytes()
+    text = write(path, entries).read_bytes()
     for cut in range(1, len(text) + 1):
         path.write_bytes(text[:cut])
         last = [one for one in text[:cut].decode().split("\n") if one][-1]
@@ -68,18 +63,15 @@ def test_a_half_written_file_is_not_whole_at_any_byte(tmp_path):
 def test_a_file_that_pauses_at_a_lines_end_is_waited_for_and_read_again_if_it_grows(tmp_path, monkeypatch, capsys):
     """A short pause is waited for. After a long one the step is read again, and its last line is the right one."""
     path = tmp_path / "1.jsonl"
-
-    first, second, third = (partial(dumped, path, rows(count)) for count in (1, 2, 3))
+    first, second, third = (partial(write, path, rows(count)) for count in (1, 2, 3))
     first()
     pauses = [dict] * (SETTLED - 1)  # a deed that does nothing
     out, _ = looked(capsys, monkeypatch, tmp_path, *pauses, second, *pauses, dict, third, *pauses, dict)
-    assert [one.partition(", mean")[0] for one in out.splitlines()] == [
-        "step 1: 2 groups of 4",
-        "step 1 (its file has grown, read again): 3 groups of 4",
-    ]
+    said = ["step 1: 2 groups of 4", "step 1 (its file has grown, read again): 3 groups of 4"]
+    assert [one.partition(", mean")[0] for one in out.splitlines()] == said
     files = StepFiles(tmp_path)
     assert files.whole() == []
-    dumped(tmp_path / "2.jsonl", rows())
+    write(tmp_path / "2.jsonl", rows())
     assert files.whole() == [(1, path, False)], "the next step has begun"
     assert files.whole(ended=True) == [(2, tmp_path / "2.jsonl", False)]
 
@@ -103,15 +95,15 @@ def test_the_completions_of_trl_are_read(tmp_path, capsys):
 
 
 def test_a_line_for_each_step_and_a_remark_under_its_own(tmp_path, capsys):
-    dumped(tmp_path / "1.jsonl", rows())
-    dumped(tmp_path / "2.jsonl", rows(2, 4, [1]))
+    write(tmp_path / "1.jsonl", rows())
+    write(tmp_path / "2.jsonl", rows(2, 4, [1]))
     status, out, err = watched(capsys, tmp_path)
     assert (status, err) == (0, "")
     first, second = out.splitlines()
     assert first.startswith("step 1: 3 groups of 4, mean reward 0.5, mixed 100% (")
     assert second.startswith("step 2: 2 groups of 4, mean reward 1, mixed 0% (")
     assert "all right 100% (" in second
-    dumped(tmp_path / "1.jsonl", rows(20, 4, [0]))
+    write(tmp_path / "1.jsonl", rows(20, 4, [0]))
     first, remark, second = watched(capsys, tmp_path)[1].splitlines()
     assert first.endswith("the log has one reward, and right and wrong cannot be told apart")
     assert remark.startswith("  Check the reward function: all rewards are equal")
@@ -121,20 +113,18 @@ def test_a_line_for_each_step_and_a_remark_under_its_own(tmp_path, capsys):
 def test_sketches_give_efficiency_and_the_best_size_of_enough_prompts(tmp_path, capsys):
     rng = np.random.default_rng(0)
     entries = [one | {"sketch": (rng.standard_normal(4) + one["score"]).tolist()} for one in rows(40, 6)]
-    dumped(tmp_path / "1.jsonl", entries)
+    write(tmp_path / "1.jsonl", entries)
     line = watched(capsys, tmp_path, "--estimator", "verl_grpo")[1].splitlines()[0]
-    assert re.search(r", efficiency 0\.\d+, best group size [2-6] \([2-6] to 6\)$", line), (
-        "a group of 6 tells of groups of up to 6"
-    )
-    dumped(tmp_path / "1.jsonl", entries[:18])
+    assert re.search(r", efficiency 0\.\d+, best group size [2-6] \([2-6] to 6\)$", line), "a group tells of its size or less"
+    write(tmp_path / "1.jsonl", entries[:18])
     assert watched(capsys, tmp_path)[1].splitlines()[0].endswith("sketches of 3 prompts: too few for a group size")
 
 
 def test_half_written_and_bad_files_are_named_and_the_others_read(tmp_path, capsys):
     for name in ("2.jsonl", "11.jsonl", "step_12.jsonl", "notes.jsonl", ".5.jsonl", "7.json"):
-        dumped(tmp_path / name, rows())
-    dumped(tmp_path / "9.jsonl", [{"input": "a", "output": "b\x1b[2J"}] * 4)
-    path = dumped(tmp_path / "10.jsonl", rows())
+        write(tmp_path / name, rows())
+    write(tmp_path / "9.jsonl", [{"input": "a", "output": "b\x1b[2J"}] * 4)
+    path = write(tmp_path / "10.jsonl", rows())
     path.write_bytes(path.read_bytes()[:-9])
     (tmp_path / "13.jsonl").touch()
     status, out, err = watched(capsys, tmp_path)
@@ -165,7 +155,7 @@ def test_it_waits_for_files_and_ends_with_an_interrupt(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline().startswith("waiting for files STEP.jsonl or ..._STEP.parquet in ")
         for step, line in ((1, "step 1: 3 groups of 4"), (2, "step 2: ")):
-            dumped(tmp_path / f"{step}.jsonl", rows())
+            write(tmp_path / f"{step}.jsonl", rows())
             assert process.stdout.readline().startswith(line)
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
