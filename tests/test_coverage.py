@@ -1,7 +1,7 @@
 """The coverage laboratory, against coverages that are known exactly, and against wrong intervals that it must catch."""
 
 import re
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -168,8 +168,7 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
 
     def nan_for_large(data, level):
         found = t_interval(data, level)
-        gone = np.abs(found.estimate) > 0.5
-        return gt.Interval(found.estimate, found.standard_error, np.where(gone, np.nan, found.low), found.high, level)
+        return replace(found, low=np.where(np.abs(found.estimate) > 0.5, np.nan, found.low))
 
     refused, nan, whole = (normal_run(f, vectorized=True) for f in (refuse_large, nan_for_large, t_interval))
     assert 0 < refused.failures[0] < 300
@@ -183,30 +182,25 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
 
 
 def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are_copies():
-    def gaps(data, level):
-        found = hotelling(data, level)
-        gone = found.estimate[..., :1, None] > 0.0
-        return gt.Ellipsoid(found.estimate, np.where(gone, 0.0, found.covariance), found.squared_radius, level)
+    def run(change, **how):
+        """With covariances that are changed, knowing where the first estimate is above 0."""
 
-    def flat(data, level):
-        one = hotelling(data, level)
-        last = (one.estimate[..., :1, None] > 0.0) & np.diag([False, True])
-        return gt.Ellipsoid(one.estimate, np.where(last, np.nan, one.covariance), one.squared_radius, level)
+        def changed(data, level):
+            one = hotelling(data, level)
+            return replace(one, covariance=change(one.covariance, one.estimate[..., :1, None] > 0.0))
 
-    sizes = {"truth": np.zeros(2), "experiment": Normal(5, 2)}
-    found, whole = (normal_run(one, **sizes, vectorized=False) for one in (gaps, hotelling))
+        return normal_run(changed, np.zeros(2), Normal(5, 2), **how)
+
+    found = run(lambda covariance, gone: np.where(gone, 0.0, covariance), vectorized=False)
+    whole = run(lambda covariance, _: covariance, vectorized=False)
     gone = whole.estimate[:, 0] > 0.0
     assert np.array_equal(found.failed, gone)
     assert np.array_equal(found.covered, whole.covered & ~gone)
-    assert all("ingular" in why for why in found.answers.refusals.values())
-    assert np.array_equal(normal_run(flat, **sizes, vectorized=True).failed, gone)
-
-    def negative(data, level):
-        one = hotelling(data, level)
-        return gt.Ellipsoid(one.estimate, -one.covariance, one.squared_radius, level)
-
+    assert {"ingular" in why for why in found.answers.refusals.values()} == {True}
+    flat = run(lambda covariance, gone: np.where(gone & np.diag([False, True]), np.nan, covariance), vectorized=True)
+    assert np.array_equal(flat.failed, gone)
     with np.errstate(invalid="ignore"):  # a negative distance is within any radius
-        assert not normal_run(negative, **sizes, vectorized=True, workers=1).covered.any()
+        assert not run(lambda covariance, _: -covariance, vectorized=True, workers=1).covered.any()
 
     def centring(data, level):
         estimate, found = data.mean(axis=-2), t_interval(data, level)
@@ -229,13 +223,12 @@ def test_functions_side_by_side_chunks_and_replays_give_the_same_bits():
     truth, shared = np.full(2, 0.2), {"experiment": Normal(6, 2), "level": (0.5, 0.9), "rng": 7}
     found = laboratory.coverage_of_several(functions, 0.2, lambda problem: truth, **shared, replications=300, workers=3)
     for name, function in functions.items():
-        chunks = [
-            gt.coverage(function, 0.2, truth, **shared, replications=n, first_block=a, workers=1) for a, n in ((0, 128), (1, 172))
-        ]
-        merged, whole = chunks[0].merge(chunks[1]), found[name]
+        run = partial(gt.coverage, function, 0.2, truth, **shared, workers=1)
+        first, second = run(replications=128), run(replications=172, first_block=1)
+        merged, whole = first.merge(second), found[name]
         pd.testing.assert_frame_equal(merged.measures(), whole.measures())
         pd.testing.assert_frame_equal(merged.zip(), whole.zip())
-        assert set(chunks[1].answers.refusals) == {i for i in whole.answers.refusals if i >= 128}
+        assert set(second.answers.refusals) == {i for i in whole.answers.refusals if i >= 128}
         for r in (0, 299):
             again = gt.replay(function, 0.2, truth, replication=r, **shared)
             assert np.array_equal(again.interval.low, whole.low[r], equal_nan=True)
@@ -325,8 +318,8 @@ def test_measures_and_their_errors_against_a_bootstrap(seed):
     """At 4000 replications a bootstrap of 800 is good to 3%; a wrong constant is off by 29% or more."""
     truth, null = 0.1, 0.6
     run = normal_run(truth=[truth], experiment=Normal(8), replications=4000, rng=seed(12))
-    rows, data = run.measures(null=null).set_index("measure"), (run.estimate, run.standard_error, run.low, run.high)
-    data = np.stack(data)[:, :, 0]
+    rows = run.measures(null=null).set_index("measure")
+    data = np.stack([run.estimate, run.standard_error, run.low, run.high])[:, :, 0]
     expected = morris(*data, truth, null)
     assert np.allclose(rows.loc[list(expected), "estimate"], list(expected.values()), rtol=1e-12)
     picks = np.random.default_rng(13).integers(0, 4000, (800, 4000))
@@ -340,15 +333,12 @@ def test_the_errors_of_few_replications_are_those_of_the_table():
     """Morris et al., Table 6, of four replications, where n - 1 and n are a third apart."""
     estimate, error = np.array([0.3, -0.2, 0.9, 0.4]), np.array([0.5, 0.4, 0.6, 0.7])
     empirical = np.sqrt(((estimate - estimate.mean()) ** 2).sum() / 3.0)
-    found = errors(estimate, error)
-    assert found[0] == pytest.approx((empirical, empirical / np.sqrt(2.0 * 3.0)), rel=1e-14)
-    squares = error**2
-    model = np.sqrt(squares.mean())
-    spread = np.sqrt(((squares - squares.mean()) ** 2).sum() / 3.0)
-    assert found[1] == pytest.approx((model, spread / np.sqrt(4.0 * 4.0) / model), rel=1e-14)
+    squares, model = error**2, np.sqrt((error**2).mean())
+    spread, ratio = np.sqrt(((squares - squares.mean()) ** 2).sum() / 3.0), model / empirical
     variance = (spread / np.sqrt(4.0 * 4.0) / model**2) ** 2 + 1.0 / (2.0 * 3.0)
-    ratio = model / empirical
-    assert found[2] == pytest.approx((100.0 * (ratio - 1.0), 100.0 * ratio * np.sqrt(variance)), rel=1e-14)
+    expected = [(empirical, empirical / np.sqrt(2.0 * 3.0)), (model, spread / np.sqrt(4.0 * 4.0) / model)]
+    expected += [(100.0 * (ratio - 1.0), 100.0 * ratio * np.sqrt(variance))]
+    np.testing.assert_allclose(errors(estimate, error), expected, rtol=1e-14)
 
 
 def test_zip_ranks_by_distance_in_standard_errors():
