@@ -9,13 +9,7 @@ from scipy.special import ndtri
 
 from grpo_theory.page.style import ESTIMATORS
 from grpo_theory.theory import GroupSizeLaw
-from paper_figures import (
-    decomposition,
-    efficiency,
-    gap_bounds,
-    gap_quantiles,
-    three_questions,
-)
+from paper_figures import decomposition, efficiency, gap_bounds, gap_quantiles, three_questions
 from paper_figures.content import summaries
 from paper_figures.content.panels import coverage_axis, heat_map, lengths, points
 from paper_figures.content.phase_windows import shade, tell
@@ -40,13 +34,9 @@ def test_quantiles_have_the_prediction_across_and_the_estimate_upwards():
 
 def test_intervals_of_the_gap_are_as_wide_as_all_intervals_of_a_panel_together_want():
     steps, error = np.array([1.0, 4.0, 16.0, 64.0]), 0.01
-    common = {"problem": "kl-tabular", "estimator": "rloo"}
-    table = pd.DataFrame({"n": steps, "estimate": 1.0 / steps, "standard_error": error / steps})
-    parts = [
-        table.assign(quantity=quantity, schedule=schedule, bound=2.0 / steps, iterated=1.5 / steps, **common)
-        for quantity in ("gap", "law")
-        for schedule in gap_bounds.ROWS
-    ]
+    common = {"problem": "kl-tabular", "estimator": "rloo", "n": steps, "bound": 2.0 / steps, "iterated": 1.5 / steps}
+    table = pd.DataFrame(common | {"estimate": 1.0 / steps, "standard_error": error / steps})
+    parts = [table.assign(quantity=quantity, schedule=one) for quantity in ("gap", "law") for one in gap_bounds.ROWS]
     figure = gap_bounds.draw({"training_gap": pd.concat(parts, ignore_index=True)})
     wide = -float(ndtri(0.0005 / len(steps)))
     assert len(figure.axes) == 2
@@ -59,20 +49,15 @@ def test_intervals_of_the_gap_are_as_wide_as_all_intervals_of_a_panel_together_w
 
 def efficiencies():
     """Return a table in which each estimator is best at another size, and the second is twice as efficient as the first."""
-    rows = [
-        ("lm-few-shot", name, size, "efficiency", height * value)
-        for name, best, height in (("rloo", 4, 0.2), ("grpo", 8, 0.4), ("reinforce", 2, 0.1), ("max_rl", 16, 0.3))
-        for size in (2, 4, 8, 16)
-        for value in (1.0 if size == best else 0.5,)
-    ]
-    return pd.DataFrame(rows, columns=["problem", "estimator", "group_size", "quantity", "estimate"])
+    heights = {("rloo", 4): 0.2, ("grpo", 8): 0.4, ("reinforce", 2): 0.1, ("max_rl", 16): 0.3}
+    rows = [(name, size, h if size == at else h / 2.0) for (name, at), h in heights.items() for size in (2, 4, 8, 16)]
+    found = pd.DataFrame(rows, columns=["estimator", "group_size", "estimate"])
+    return found.assign(problem="lm-few-shot", quantity="efficiency")
 
 
 def large_marks(axes):
     """Return the places of the lines of one point, in order."""
-    return sorted(
-        tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1
-    )
+    return sorted(line.get_xydata()[0].tolist() for line in axes.get_lines() if len(line.get_xdata()) == 1)
 
 
 def test_the_large_marks_of_efficiency_are_at_the_best_size_and_relative_to_the_leave_one_out_mean_at_the_front():
@@ -115,8 +100,7 @@ def test_numbers_in_cells_have_the_contrast_that_guidelines_ask(colours):
 def test_quantiles_that_are_drawn_are_spread_out_and_differ_between_estimators():
     levels = np.geomspace(1e-3, 10.0, 400)
     first, second, third = (gap_quantiles._spread(levels, shift) for shift in range(3))
-    assert len(first) == gap_quantiles.COUNT
-    assert (first[0], first[-1]) == (0, 399)
+    assert (len(first), first[0], first[-1]) == (gap_quantiles.COUNT, 0, 399)
     np.testing.assert_allclose(np.diff(np.log(levels[first])), np.log(1e4) / (gap_quantiles.COUNT - 1), rtol=0.06)
     drawn = np.sort(np.concatenate([first[1:], second[1:], third[1:]]))
     assert np.diff(drawn).min() > 10, "marks of different estimators do not meet"
