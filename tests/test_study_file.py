@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from own_studies import EXACT, NUMBERS, SIMULATED, forget, write
 
-from grpo_theory.harness import store
 from grpo_theory.harness.runner import compute_chunk, made_with
 from grpo_theory.harness.store import study_fingerprint
 from grpo_theory.harness.study_file import read_study
@@ -106,11 +105,6 @@ def test_two_studies_of_one_name_or_one_statement_are_refused(tmp_path, one_line
     assert one_line(main, "verify", files[0], tmp_path / "own_more.py", *out).endswith(said)
 
 
-def moved(study, folder):
-    """Return a study's sources as another machine has them: their files are not there."""
-    return tuple(dataclasses.replace(source, path=str(folder / "gone" / Path(source.path).name)) for source in study.sources)
-
-
 def test_the_files_travel_with_what_they_import(tmp_path, monkeypatch):
     """A process that has none of the files computes the same from their texts."""
     write(tmp_path)
@@ -118,38 +112,9 @@ def test_the_files_travel_with_what_they_import(tmp_path, monkeypatch):
     assert [source.module for source in study.sources] == ["own_numbers", "own_squares"]
     (cell,) = study.cells(True)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    there = tuple(dataclasses.replace(one, path=str(tmp_path / "gone" / Path(one.path).name)) for one in study.sources)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        there = moved(study, tmp_path)
         data, _ = pool.submit(compute_chunk, there, cell, 0, 0, (), made_with(study.sources)).result()
     pd.testing.assert_frame_equal(pd.DataFrame(data), pd.DataFrame(study.compute(cell.settings, None, 0)))
     assert len(data) == 4
     assert study_fingerprint(dataclasses.replace(study, sources=there)) == study_fingerprint(study), "wherever the files lie"
-
-
-def test_an_edit_makes_stale_what_depends_on_it(tmp_path):
-    """In the file, in one that it imports or in a package beside it; not in another file."""
-    write(tmp_path)
-    (tmp_path / "own_package").mkdir()
-    (tmp_path / "own_package" / "__init__.py").write_text("MORE = (4,)\n")
-    path = tmp_path / "own_packed.py"
-    path.write_text(
-        EXACT.replace("import NUMBERS", "import NUMBERS\nfrom own_package import MORE").replace("NUMBERS:", "NUMBERS + MORE:")
-    )
-    study = read_study(path)
-    assert len(study.compute({}, None, 0)) == 6
-    before = study_fingerprint(study)
-
-    def stale(name, old, new):
-        forget(sys.modules)
-        store._code.cache_clear()  # as in a new process
-        text = (tmp_path / name).read_text()
-        assert old in text
-        (tmp_path / name).write_text(text.replace(old, new))
-        changed = study_fingerprint(read_study(path)) != before
-        (tmp_path / name).write_text(text)
-        return changed
-
-    assert stale("own_packed.py", "1.01", "1.02")
-    assert stale("own_numbers.py", "(2, 3)", "(2, 5)")
-    assert stale("own_package/__init__.py", "(4,)", "(4, 5)")
-    assert not stale("own_means.py", "16", "18")

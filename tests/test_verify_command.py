@@ -19,7 +19,6 @@ ALONE = """
 import sys
 from importlib.util import find_spec
 from grpo_theory.page.command import main
-
 assert not find_spec("simulations") and not find_spec("paper_figures"), "there is no checkout"
 sys.exit(main(sys.argv[1:]))
 """
@@ -65,26 +64,33 @@ def test_what_is_claimed_and_what_came_out_is_printed_and_on_a_page_in_one_file(
         "<pre>grpo-theory verify own_squares.py own_means.py --out threads</pre>",
     ):
         assert text in page
-    assert page.count("<math") == 2
-    assert page.count('<figure id="figure-own_squares">') == 1
+    assert (page.count("<math"), page.count('<figure id="figure-own_squares">')) == (2, 1)
     assert not re.search(r'src="(?!data:)|<link|@import|url\((?!%23)', page), "it needs no other file"
 
 
 def test_what_is_there_is_not_computed_again(verify, tmp_path):
-    """An edited file, or one that is imported, costs the study that it is of, and no other."""
+    """An edited file, or one that is imported, costs the study that it is of, and no other; a package beside them costs both."""
     write(tmp_path)
+    more = EXACT.replace("import NUMBERS", "import NUMBERS\nfrom own_package import MORE")
+    (tmp_path / "own_squares.py").write_text(more.replace("NUMBERS:", "NUMBERS + MORE:"))
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("MORE = (4,)\n")
 
     def computed(*edit):
         if edit:
-            path = tmp_path / edit[0]
-            path.write_text(path.read_text().replace(*edit[1:]))
+            path, text = tmp_path / edit[0], (tmp_path / edit[0]).read_text()
+            path.write_text(text.replace(*edit[1:]))
+            assert path.read_text() != text
         status, out, err = verify(*PATHS, "--quick")
         assert status == 0, err
         return {name: int(number) for name, number in re.findall(r"^(own_\w+): (\d+) chunk", out, flags=re.MULTILINE)}
 
     assert computed() == {"own_squares": 1, "own_means": 6}
     assert computed() == {"own_squares": 0, "own_means": 0}
-    assert computed("own_numbers.py", "(2, 3)", "(2, 3, 4)") == {"own_squares": 1, "own_means": 0}
+    assert computed("own_squares.py", "1.01", "1.02") == {"own_squares": 1, "own_means": 0}
+    assert computed("own_numbers.py", "(2, 3)", "(2, 5)") == {"own_squares": 1, "own_means": 0}
+    assert computed("own_package/__init__.py", "(4,)", "(4, 5)") == {"own_squares": 1, "own_means": 6}
+    assert computed("own_means.py", "16", "18") == {"own_squares": 0, "own_means": 6}
     next((tmp_path / "verified-quick" / "chunks" / "own_means").glob("*/0001.json")).unlink()
     assert computed() == {"own_squares": 0, "own_means": 1}
 
