@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from tables import rows, write
@@ -50,11 +51,9 @@ def test_the_table_is_never_written_over(capsys, tmp_path, table):
     (other / "hard.jsonl").hardlink_to(table)
     (other / "soft.jsonl").symlink_to(table)
     before = contents(tmp_path)
+    ways = (table, other / ".." / "in" / "rollouts.jsonl", other / "hard.jsonl", other / "soft.jsonl")
     for read, target, message in (
-        (table, table, "must not be the table itself"),
-        (table, other / ".." / "in" / "rollouts.jsonl", "must not be the table itself"),
-        (table, other / "hard.jsonl", "must not be the table itself"),
-        (table, other / "soft.jsonl", "must not be the table itself"),
+        *((table, one, "must not be the table itself") for one in ways),
         (table.parent, table.parent / "plan.json", "must be outside the table's folder"),
         (other, table, f"must not be {other / 'hard.jsonl'}, which is read as part of the table"),
     ):
@@ -84,15 +83,11 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_read(caps
     assert list(tmp_path.iterdir()) == []
 
 
-def failing(*_):
-    raise OSError(28, "No space left on device", "a.html")
-
-
 @pytest.mark.parametrize("part", [(Path, "replace"), (gt.page, "to_html")])
 def test_a_disk_that_fails_after_all_the_work_leaves_no_part_behind(part, capsys, tmp_path, table, monkeypatch):
     (tmp_path / "a.json").write_text("old")
     before = contents(tmp_path)
-    monkeypatch.setattr(*part, failing, raising=False)
+    monkeypatch.setattr(*part, Mock(side_effect=OSError(28, "No space left on device", "a.html")), raising=False)
     status, out, err = told(capsys, table, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
     assert (status, out) == (2, "")
     assert "No space left on device" in err
@@ -134,8 +129,7 @@ def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):
 def test_a_full_device_is_named_and_nothing_else_is_written(table, tmp_path):
     """Neither the table nor another output is to blame."""
     before = contents(tmp_path)
-    page = tmp_path / "a.html"
-    for line, what in (("PLAN > /dev/full", "standard output"), (f"PLAN --html {page} --json /dev/full", "/dev/full")):
+    for line, what in (("PLAN > /dev/full", "standard output"), ("PLAN --html ../a.html --json /dev/full", "/dev/full")):
         done = in_shell(line, table)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"grpo-theory plan: {what}: No space left on device\n"
