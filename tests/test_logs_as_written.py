@@ -132,16 +132,11 @@ def test_rewards_are_added_up_as_in_trl(tmp_path):
     right, form = [1.0, 0.0, None, 1.0], [0.5, 0.5, 1.0, None]
     columns = {"step": 1, "prompt": list("aabb"), "completion": list("wxyz"), "right": right, "reward/form": form}
     pd.DataFrame(columns).to_parquet(tmp_path / "completions_00001.parquet")
-    with pytest.raises(
-        ValueError, match=r"right, `reward/form` may be a reward function: .* --reward 'right \+ 0.5 \* `reward/form`'"
-    ):
+    message = r"right, `reward/form` may be a reward function: .* --reward 'right \+ 0.5 \* `reward/form`'"
+    with pytest.raises(ValueError, match=message):
         gt.read_rollouts(tmp_path)
-    for reward, found in (
-        ("right + `reward/form`", [1.5, 0.5, 1.0, 1.0]),
-        ("2 * right - `reward/form`", [1.5, -0.5, None, None]),
-    ):
-        rewards = gt.read_rollouts(tmp_path, reward=reward, lone="keep").rows["reward"].tolist()
-        assert rewards == [one for one in found if one is not None]
+    for reward, found in (("right + `reward/form`", [1.5, 0.5, 1.0, 1.0]), ("2 * right - `reward/form`", [1.5, -0.5])):
+        assert gt.read_rollouts(tmp_path, reward=reward, lone="keep").rows["reward"].tolist() == found
 
 
 def test_two_schemas_that_fit_are_named(tmp_path):
