@@ -144,10 +144,8 @@ def test_updates_are_the_formula(tools, ratio):
 @pytest.mark.parametrize(("optimiser", "scale"), [("Adam", 1.0), ("SGD", 0.5)])
 def test_steps_are_torchs_each_run_with_its_rate(tools, optimiser, scale):
     """Plain steps in balanced coordinates: the rate over the scale of the array's kind."""
-    generator, arms = (
-        torch.Generator().manual_seed(0),
-        [tools.planned.Arm("grpo", optimiser, 4, rate, 0) for rate in (3e-3, 1e-2)],
-    )
+    generator = torch.Generator().manual_seed(0)
+    arms = [tools.planned.Arm("grpo", optimiser, 4, rate, 0) for rate in (3e-3, 1e-2)]
     start = torch.randn(2, 2, 3, 4, generator=generator)
     own = {"query, up": start.clone().requires_grad_(True)}
     step, theirs = tools.stepper(own, arms, {"query": 0.5}), [start[:, run].clone().requires_grad_(True) for run in range(2)]
@@ -167,11 +165,8 @@ def test_a_run_does_not_depend_on_its_batch(tools, started, adapters):
     """Also not where another run of the batch leaves float32."""
     blocks, questions, _ = started
     model, arm = (blocks, questions, questions), tools.planned.Arm
-    arms = [
-        arm("grpo", "Adam", 4, 1e30, 0),
-        arm("dr_grpo", "Adam", 64, 1e-3, 1),
-        arm("dr_grpo", "Adam", 8, 1e-2, 1, "by sign", 4),
-    ]
+    arms = [arm("grpo", "Adam", 4, 1e30, 0), arm("dr_grpo", "Adam", 64, 1e-3, 1)]
+    arms += [arm("dr_grpo", "Adam", 8, 1e-2, 1, "by sign", 4)]
     together = tools.train(model, adapters, arms, {}, looks=(0, 1, 3))
     assert together[0]["looks"][-1].tolist() == [0.0] * 4
     for one, own in zip(together[1:], arms[1:], strict=True):
@@ -198,12 +193,9 @@ def test_runs_are_kept_gathered_and_not_made_twice(tools, model, started, adapte
     torch.save((blocks, dict.fromkeys(("trained", "held_out"), vars(questions))), tmp_path / "model.pt")
     batches = [[tools.planned.Arm("grpo", "SGD", 64, 0.1, 0)], [tools.planned.Arm("grpo", "Adam", 4, 2e-4, 0)]]
     monkeypatch.setattr(tools.planned, "last_block_batches", lambda: batches)
-    for module, name, looks in (
-        (tools.planned, "LOOKS", (0, 1)),
-        (tools.planned, "MEASURED_LOOKS", (1,)),
-        (tools, "ASCENT_LOOKS", (0, 1)),
-    ):
-        monkeypatch.setattr(module, name, looks)
+    monkeypatch.setattr(tools.planned, "LOOKS", (0, 1))
+    monkeypatch.setattr(tools.planned, "MEASURED_LOOKS", (1,))
+    monkeypatch.setattr(tools, "ASCENT_LOOKS", (0, 1))
     tools.work_on(tmp_path, False, "cpu", 1e9)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(times) == 6
