@@ -78,24 +78,21 @@ def test_truncation_and_wrong_advantages_come_with_what_to_do(tmp_path):
 
 
 def test_tiny_differences_and_graded_rewards():
-    reading = gt.checks.read_log(LOGS / "A26_tiny_differences.jsonl.gz")
+    reading, right = (gt.checks.read_log(LOGS / "A26_tiny_differences.jsonl.gz", right=one) for one in (None, 0.5))
     assert reading.advice[0].startswith("Round the rewards")
-    assert (reading.prompts, "rewards are graded" in reading.to_text()) == (None, True)
-    assert gt.checks.read_log(LOGS / "A26_tiny_differences.jsonl.gz", right=0.5).prompts is not None
+    assert (reading.prompts is None, right.prompts is None, "rewards are graded" in reading.to_text()) == (True, False, True)
 
 
 def test_truncation_is_advised_on_only_where_it_is_frequent_and_lowers_the_reward_inside_groups(tmp_path):
     """Easy prompts have no truncated responses and hard ones have half of them, so that these are lower for another reason."""
     assert gt.checks.read_log(LOGS / "F26_easy").truncated is None
-    rewards, cut = np.zeros((40, 8)), np.zeros((40, 8), dtype=bool)
-    rewards[:20], cut[20:, ::2], rewards[20:, :2], rewards[20:, 4:6] = 1.0, True, 1.0, 1.0
+    rewards, cut = np.repeat([[1.0] * 8, [1, 1, 0, 0] * 2], 20, axis=0), np.repeat([[False] * 8, [True, False] * 4], 20, axis=0)
     rewards[20, 0] = 0.0  # the truncated ones are lower in one group: that shows nothing
     for hidden, advised in ((rewards, False), (np.where(cut, 0.0, rewards), True)):
         reading = gt.checks.read_log(written(prompts_of(hidden, truncated=cut.ravel()), tmp_path))
         assert any("Raise the length limit" in one for one in reading.advice) == advised
         assert reading.truncated[1].value == (-0.5 if advised else -0.25 / 20)
-    few = np.zeros((40, 8), dtype=bool)
-    few[:, 0] = np.arange(40) < 18
+    few = (np.arange(40)[:, None] < 18) & (np.arange(8) == 0)
     rare = gt.checks.read_log(written(prompts_of(np.where(few, 0.0, 1.0), truncated=few.ravel()), tmp_path))
     assert (rare.truncated[0].value, rare.truncated[1].high) == (18 / 320, -1.0)
     assert "Raise" not in str(rare.advice)
@@ -127,9 +124,8 @@ def test_a_broken_line_is_found_exactly_and_its_changes_are_those_of_the_line():
     steps = np.arange(1.0, 41.0)
     line = 0.2 + 0.02 * np.minimum(steps, 20) - 0.03 * np.maximum(steps - 30, 0)
     course = fit_course(steps, line, np.full(40, 8.0))
-    assert list(course.knots) == [20.0, 30.0]
-    assert (course.now.since.value, course.now.direction) == (30.0, "falling")
-    assert course.now[1:3] == (pytest.approx(0.6), pytest.approx(0.3))
+    assert (list(course.knots), course.now.since.value, course.now.direction) == ([20.0, 30.0], 30.0, "falling")
+    assert course.now[1:3] == pytest.approx((0.6, 0.3))
     assert course.fall(0.29).difference.value == pytest.approx(-0.3)
     assert course.fall(0.31) is None, "smaller than what matters"
     shuffled = np.random.default_rng(0).permutation(40)
@@ -142,10 +138,9 @@ def test_limits_of_a_change_without_knots_are_those_of_least_squares():
     """Residuals that alternate are not alike, so that no correction for likeness is made."""
     steps = np.arange(10.0)
     means = 0.1 * steps + 0.01 * (-1.0) ** steps
-    change = fit_course(steps, means, np.ones(10)).now
-    fitted = stats.linregress(steps, means)
-    half = 9.0 * fitted.stderr * stats.t.ppf(0.975, 8)
-    assert change.difference == pytest.approx((9.0 * fitted.slope, 9.0 * fitted.slope - half, 9.0 * fitted.slope + half))
+    fitted, half = stats.linregress(steps, means), stats.t.ppf(0.975, 8)
+    expected = [9.0 * (fitted.slope + side * half * fitted.stderr) for side in (0, -1, 1)]
+    assert fit_course(steps, means, np.ones(10)).now.difference == pytest.approx(expected)
 
 
 # ---- shares and success
@@ -153,15 +148,10 @@ def test_limits_of_a_change_without_knots_are_those_of_least_squares():
 
 def test_limits_of_a_share_use_the_effective_sample_size():
     """Pairs of equal values count once but for n/(n - 1) and the quantiles: p (1 - p)/v with v of 25 cluster sums."""
-    one = np.array([1.0] * 10 + [0.0] * 15)
-    value, low, high = clustered_share(np.repeat(one, 2), np.repeat(np.arange(25), 2))
-    size = 0.4 * 0.6 / (0.4 * 0.6 / 24) * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 24)) ** 2
-    z = stats.norm.ppf(0.975)
-    middle, half = (
-        (0.4 + z**2 / (2 * size)) / (1 + z**2 / size),
-        z * np.sqrt(0.24 / size + z**2 / (4 * size**2)) / (1 + z**2 / size),
-    )
-    assert (value, low, high) == (pytest.approx(0.4), pytest.approx(middle - half), pytest.approx(middle + half))
+    found, z = clustered_share(np.repeat([1.0] * 10 + [0.0] * 15, 2), np.repeat(np.arange(25), 2)), stats.norm.ppf(0.975)
+    size = 24 * (z / stats.t.ppf(0.975, 24)) ** 2
+    middle, half = 0.4 + z**2 / (2 * size), z * np.sqrt(0.24 / size + z**2 / (4 * size**2))
+    assert found == pytest.approx((0.4, *(end / (1 + z**2 / size) for end in (middle - half, middle + half))))
     assert clustered_share(np.ones(6), np.repeat([0, 1], 3))[:2] == (1.0, pytest.approx(2 / (2 + z**2)))
 
 
@@ -186,11 +176,12 @@ def test_two_logs_are_paired_by_prompt_and_unpaired_where_prompts_differ(tmp_pat
     assert both.difference == pytest.approx((0.0025, -0.052, 0.057), abs=5e-4)
     assert (both.prompts, both.paired) == (100, True)
     many = both.needed(0.05)
-    power = [_power(0.05 / both.deviation, n) for n in (many - 1, many)]
-    assert power[0] < 0.8 <= power[1]
+    for n, enough in ((many - 1, False), (many, True)):
+        t, shift = stats.t.ppf(0.975, n - 1), 0.05 / both.deviation * np.sqrt(n)
+        assert (stats.nct.sf(t, n - 1, shift) + stats.nct.cdf(-t, n - 1, shift) >= 0.8) == enough, "the power of a t test"
     first = prompts_of([[0, 0], [1, 1], [0, 0], [1, 1]])
-    log = written(first, tmp_path)
-    apart = gt.checks.read_log(log, against=written(first | {"prompt_id": first["prompt_id"] + 4}, tmp_path, "other.parquet"))
+    log, other = written(first, tmp_path), written(first | {"prompt_id": first["prompt_id"] + 4}, tmp_path, "other.parquet")
+    apart = gt.checks.read_log(log, against=other)
     assert (apart.comparison.paired, apart.comparison.difference.value) == (False, 0.0)
     with pytest.raises(ValueError, match="two prompts or more"):
         gt.checks.read_log(log, against=written(prompts_of([[0, 1]]), tmp_path, "one.parquet")).to_text()
@@ -198,29 +189,18 @@ def test_two_logs_are_paired_by_prompt_and_unpaired_where_prompts_differ(tmp_pat
 
 def test_a_comparison_says_which_log_is_subtracted_and_the_steps_and_prompts_that_count(tmp_path):
     """The last quarter of the steps counts: ten of 40, and two of ten, with two prompts each."""
-    rewards = np.tile([[0.0, 1.0], [0.0, 0.0]], (40, 1))
-    long = prompts_of(rewards, step=np.repeat(np.arange(1, 41), 4))
-    log = written(long, tmp_path)
-    higher = np.tile([[0.0, 1.0], [1.0, 1.0]], (10, 1))
+    long, higher = np.tile([[0.0, 1.0], [0.0, 0.0]], (40, 1)), np.tile([[0.0, 1.0], [1.0, 1.0]], (10, 1))
+    log = written(prompts_of(long, step=np.repeat(np.arange(1, 41), 4)), tmp_path)
     short = written(prompts_of(higher, step=np.repeat(np.arange(1, 11), 4)), tmp_path, "short.parquet")
+    same = "a difference is not shown; 20 prompts, paired by prompt, of steps 31 to 40"
     for one, other, words in (
-        (
-            log,
-            log,
-            "this one's +0.0000 (+0.000 to +0.000): a difference is not shown; 20 prompts, paired by prompt, of steps 31 to 40",
-        ),
+        (log, log, f"this one's +0.0000 (+0.000 to +0.000): {same}"),
         (log, short, "this one's +0.5000 ("),
         (log, short, "4 prompts, of different prompts, of steps 31 to 40 here and steps 9 to 10 there"),
         (short, log, "mean reward of the second log less this one's -0.5000 ("),
     ):
         assert words in said(gt.checks.read_log(one, against=other).to_text())
     assert gt.checks.read_log(log, against=short).to_dict()["comparison"]["steps"] == ["steps 31 to 40", "steps 9 to 10"]
-
-
-def _power(effect, n):
-    """The power of a two-sided t test of n differences at 5%."""
-    t = stats.t.ppf(0.975, n - 1)
-    return stats.nct.sf(t, n - 1, effect * np.sqrt(n)) + stats.nct.cdf(-t, n - 1, effect * np.sqrt(n))
 
 
 def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
@@ -235,15 +215,12 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
     for name, own in pd.DataFrame(rows).groupby("env_name"):
         assert f"{name} 32 responses, rewards 0 to 1, mean {own['reward'].mean():.3g}" in said(text)
     assert "+0.0000 (+0.000 to +0.000): a difference is not shown; 16 prompts, paired by prompt, of all steps" in said(text)
-    found = json.loads(out.read_text())
+    found, ids = json.loads(out.read_text()), pd.read_csv(table)
     assert (found["advice"], found["comparison"]["prompts"]) == (gt.checks.read_log(log).advice, 16)
-    ids = pd.read_csv(table)
-    assert ids["c"].sum() == rows["reward"].sum()
-    assert ids["high"].is_monotonic_increasing
+    assert (ids["c"].sum(), ids["high"].is_monotonic_increasing) == (rows["reward"].sum(), True)
     graded = written(prompts_of(rng.random((4, 4))), tmp_path)
     assert main(["read", str(graded), "--prompts", str(table)]) == 2
     assert "--right X" in capsys.readouterr().err
-    assert main(["read", str(log), "--json", str(log)]) == 2
     for option, given, expected in (("--right", "nan", ""), ("--right", "inf", ""), ("--difference", "-1", " above 0")):
         assert main(["read", str(log), option, given]) == 2
         assert f"{option} must be a finite number{expected}, got {given}" in capsys.readouterr().err
