@@ -63,9 +63,8 @@ def test_verifying_some_studies_keeps_the_verdicts_of_the_others(three, tmp_path
     files = [(tmp_path / folder / "claims.csv").read_bytes() for folder in ("at once", "in turn")]
     assert files[0] == files[1]
     found = read_verdicts(tmp_path / "in turn", STUDIES)
-    assert found.studies == ("one", "two")
+    assert (found.studies, found.seed, found.quick) == (("one", "two"), 0, True)
     assert found.claims["study"].tolist() == ["one", "one", "two", "two"]
-    assert (found.seed, found.quick) == (0, True)
 
 
 @pytest.mark.parametrize("other", ["seed", "quick", "versions", "source"])
@@ -86,24 +85,9 @@ def test_tables_that_do_not_belong_together_are_not_judged_together(three, tmp_p
 def test_verdicts_are_not_read_beside_other_tables(three, tmp_path):
     verify(tmp_path, "one", "two")
     make(tmp_path, "two", seed=3)
-    with pytest.raises(
-        RefusedError, match=r"two\.parquet is not the one that .*claims\.csv was judged from: run `.* verify two`"
-    ):
+    message = r"two\.parquet is not the one that .*claims\.csv was judged from: run `.* verify two`"
+    with pytest.raises(RefusedError, match=message):
         read_verdicts(tmp_path, STUDIES)
-
-
-DAMAGES = {
-    "edited": lambda claims, origin: claims.write_bytes(claims.read_bytes().replace(b"confirmed", b"refuted")),
-    "origin gone": lambda claims, origin: origin.unlink(),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_verdicts_that_verify_did_not_write_are_one_line(three, tmp_path, damage, one_line):
-    verify(tmp_path, "one")
-    DAMAGES[damage](tmp_path / "claims.csv", tmp_path / "claims.json")
-    error = one_line(figures_command.main, "--quick", "--results", tmp_path, "--out", tmp_path / "out")
-    assert f"run `python -m simulations verify --quick --results {tmp_path}`" in error
 
 
 def test_a_chunk_that_is_gone_is_an_error_and_no_smaller_sample(three, tmp_path):
@@ -155,15 +139,19 @@ def flips(path):
     path.write_bytes(content)
 
 
-def test_no_flipped_bit_of_a_table_or_of_the_verdicts_origin_is_read(three, tmp_path):
+def test_no_flipped_bit_of_a_table_or_of_the_verdicts_and_their_origin_is_read(three, tmp_path, one_line):
     verify(tmp_path, "one")
-    for _ in flips(tmp_path / "claims.json"):
-        with pytest.raises(RefusedError, match=r"verdicts .* are damaged"):
-            read_verdicts(tmp_path, STUDIES)
+    for name in ("claims.csv", "claims.json"):
+        for _ in flips(tmp_path / name):
+            with pytest.raises(RefusedError, match=r"verdicts .* are damaged"):
+                read_verdicts(tmp_path, STUDIES)
     for _ in flips(tmp_path / "one.parquet"):
         with pytest.raises(RefusedError, match=r"one\.parquet is damaged .*: run `python -m simulations run one`"):
             read_table(tmp_path, "one")
     assert len(read_table(tmp_path, "one")[0]) == 2
+    (tmp_path / "claims.json").unlink()
+    error = one_line(figures_command.main, "--quick", "--results", tmp_path, "--out", tmp_path / "out")
+    assert f"run `python -m simulations verify --quick --results {tmp_path}`" in error
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
@@ -176,19 +164,14 @@ def test_reading_a_table_starts_no_threads_of_arrows(three, tmp_path):
     assert done.stdout == "0\n"
 
 
-FILES = {
-    "nothing.py": (b"", "it registers none"),
-    "fails.py": (b"1 / 0", "ZeroDivisionError: division by zero"),
-    "numpy.py": (b"", "there is an installed module 'numpy'"),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_of_kernels_that_cannot_be_used_is_one_line(registry, tmp_path, one_line, name):
-    text, message = FILES[name]
-    path = tmp_path / name
-    path.write_bytes(text)
-    error = one_line(command.main, "run", "lemma_14", "--quick", "--results", tmp_path, "--kernels", path)
-    assert error.startswith(f"--kernels must be a Python file that registers estimators, got {path}: ")
-    assert message in error
+def test_a_file_of_kernels_that_cannot_be_used_is_one_line(registry, tmp_path, one_line):
+    for name, text, message in (
+        ("nothing.py", "", "it registers none"),
+        ("fails.py", "1 / 0", "ZeroDivisionError: division by zero"),
+        ("numpy.py", "", "there is an installed module 'numpy'"),
+    ):
+        (tmp_path / name).write_text(text)
+        error = one_line(command.main, "run", "lemma_14", "--quick", "--results", tmp_path, "--kernels", tmp_path / name)
+        assert error.startswith(f"--kernels must be a Python file that registers estimators, got {tmp_path / name}: ")
+        assert message in error
     assert sys.modules["numpy"] is np
