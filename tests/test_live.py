@@ -249,10 +249,8 @@ def test_a_group_size_is_named_once_and_yours_again_where_it_may_be_best():
     said = free(estimator="rloo").step(1, rewards, ids, sketch=signal.__getitem__)
     assert said.numbers["best_group_size_high"] < 16
     best, high = (round(said.numbers[f"best_group_size{end}"]) for end in ("", "_high"))
-    gain = f"{said.numbers['loss']:.0%}"
-    assert said.remarks[-1].startswith(
-        f"A step with groups of {best} gains {gain} more than with yours, 16, for rloo (64 prompts: "
-    )
+    start = f"A step with groups of {best} gains {said.numbers['loss']:.0%} more than with yours, 16, for rloo (64 prompts: "
+    assert said.remarks[-1].startswith(start)
     assert said.remarks[-1].endswith(f" to {high} may be best).")
 
 
