@@ -10,21 +10,8 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
 from grpo_theory.intervals.interval import tail_quantiles
-from grpo_theory.plan import Limits, choose_group_size, cost_optimum, signal_to_noise
+from grpo_theory.plan import Limits, choose_group_size, cost_optimum, group_size, signal_to_noise
 from grpo_theory.plan.efficiency import EfficiencyChoice
-from grpo_theory.plan.group_size import (
-    LEAVE_ONE_OUT,
-    RUNNABLE,
-    Estimates,
-    GroupSizeChoice,
-    baseline_terms,
-    choose,
-    choose_baseline,
-    compare_sizes,
-    error_constants,
-    limits_groups,
-    ratio_interval,
-)
 
 LAW = gt.GroupSizeLaw(0.02, 0.3, 1.7)
 LIMITS = {
@@ -42,11 +29,11 @@ LIMITS = {
 def independent(law, errors, prompts=50):
     """Return estimates of independent constants with given standard errors: influences on cosines, which are orthogonal."""
     waves = np.cos(np.pi * np.arange(1, 4)[:, None] * (np.arange(prompts) + 0.5) / prompts) * np.sqrt(2.0 * (prompts - 1.0))
-    return Estimates(np.array([law.c1, law.c2, law.c3]), np.asarray(errors)[:, None] * waves)
+    return group_size.Estimates(np.array([law.c1, law.c2, law.c3]), np.asarray(errors)[:, None] * waves)
 
 
 def known(law, limits):
-    return choose(independent(law, np.zeros(3)), limits, heavy=False)
+    return group_size.choose(independent(law, np.zeros(3)), limits, heavy=False)
 
 
 def error(law, batch, size):
@@ -55,13 +42,9 @@ def error(law, batch, size):
 
 def affordable(limits, batch, size):
     """Whether a batch meets all limits, each as it is stated."""
-    return (
-        batch * (limits.cost_prompt + size * limits.cost_response) <= limits.budget
-        and size <= limits.max_group_size
-        and (limits.max_responses is None or batch * size <= limits.max_responses)
-        and batch >= limits.min_prompts
-        and batch * size % limits.multiple_of == 0
-    )
+    paid = batch * (limits.cost_prompt + size * limits.cost_response) <= limits.budget
+    fits = size <= limits.max_group_size and (limits.max_responses is None or batch * size <= limits.max_responses)
+    return paid and fits and batch >= limits.min_prompts and batch * size % limits.multiple_of == 0
 
 
 @pytest.mark.parametrize("name", LIMITS)
@@ -69,9 +52,8 @@ def test_with_exact_constants_it_is_the_best_of_all_batches_of_whole_numbers(nam
     limits = Limits(**LIMITS[name])
     every = [(b, g) for b in range(1, 1025) for g in range(2, 1025) if b * g <= 1024 * 2 and affordable(limits, b, g)]
     for law in (LAW, gt.GroupSizeLaw(1.0, 0.0, 0.3), gt.GroupSizeLaw(0.001, 4.0, 0.02)):
-        best = min(every, key=lambda pair, law=law: error(law, *pair))
-        found = known(law, limits)
-        assert error(law, found.batch_size, found.group_size) == pytest.approx(error(law, *best), rel=1e-12)
+        found, best = known(law, limits), min(error(law, *pair) for pair in every)
+        assert error(law, found.batch_size, found.group_size) == pytest.approx(best, rel=1e-12)
         assert affordable(limits, found.batch_size, found.group_size)
         errors = [error(law, b, g) for g, b in zip(found.group_sizes, found.batch_sizes, strict=True)]
         np.testing.assert_allclose(found.mse.estimate, errors)
@@ -82,11 +64,10 @@ def test_with_exact_constants_it_is_the_best_of_all_batches_of_whole_numbers(nam
 
 
 def test_limits_that_allow_nothing_are_refused(check_refused):
-    few, none = {"min_prompts": 26, "max_responses": 50}, {"multiple_of": 101}
+    few = {"min_prompts": 26, "max_responses": 50}
     check_refused(
         (lambda: Limits(budget=1.0).batches(), "budget must pay for one prompt with two responses, which cost 2, got 1"),
         (lambda: Limits(budget=100, **few).batches(), "max_responses 50 leaves room for at most 25 prompts, fewer"),
-        (lambda: Limits(budget=100, **none).batches(), "none that fits has a number of responses that multiple_of 101 divides"),
         (lambda: Limits(budget=float("nan")), "budget must be finite and above 0"),
     )
 
@@ -97,7 +78,7 @@ def test_limits_that_allow_nothing_are_refused(check_refused):
 def test_the_limit_that_is_named_is_the_one_that_binds(given):
     limits = {"budget": 64} | given
     name, largest = list(limits)[-1], Limits(**limits).batches()[0][-1]
-    assert limits_groups(Limits(**limits)) == (() if name == "budget" else (name,))
+    assert group_size.limits_groups(Limits(**limits)) == (() if name == "budget" else (name,))
     freed = {"budget": 128} if name == "budget" else {key: one for key, one in limits.items() if key != name}
     assert Limits(**freed).batches()[0][-1] > largest
 
@@ -132,18 +113,17 @@ def test_without_costs_the_candidates_are_those_next_to_fiellers_interval(seed):
 def test_without_heavy_tails_the_limits_of_the_error_are_students():
     """On independent constants of known standard errors, whose estimates lie so far above 0 that the likely ones are the same."""
     errors = np.array([0.001, 0.02, 0.1])
-    found = choose(independent(LAW, errors), Limits(budget=1024), heavy=False)
+    found = group_size.choose(independent(LAW, errors), Limits(budget=1024), heavy=False)
     sizes, batches = found.group_sizes, found.batch_sizes
     weights = np.stack([1.0 / batches, 1.0 / (batches * sizes), 1.0 / (batches * sizes * (sizes - 1.0))], axis=1)
     spread = np.sqrt(weights**2 @ errors**2)
     np.testing.assert_allclose(found.mse.standard_error, spread, rtol=1e-10)
-    half = stdtrit(49, 0.975) * spread
-    np.testing.assert_allclose(found.mse.low, found.mse.estimate - half, rtol=1e-6)
-    np.testing.assert_allclose(found.mse.high, found.mse.estimate + half, rtol=1e-6)
+    ends = found.mse.estimate + np.array([[-1.0], [1.0]]) * stdtrit(49, 0.975) * spread
+    np.testing.assert_allclose([found.mse.low, found.mse.high], ends, rtol=1e-6)
 
 
 def test_an_estimate_below_zero_asks_for_no_single_group():
-    found = choose(independent(gt.GroupSizeLaw(-0.005, 1.0, 1.0), [0.01, 0.0, 0.0]), Limits(budget=1024))
+    found = group_size.choose(independent(gt.GroupSizeLaw(-0.005, 1.0, 1.0), [0.01, 0.0, 0.0]), Limits(budget=1024))
     assert (found.group_size < 64, found.bounded, found.high) == (True, False, 1024)
     assert known(gt.GroupSizeLaw(0.0, 1.0, 1.0), Limits(budget=1024)).group_size == 1024, "the control: no doubt"
 
@@ -176,18 +156,18 @@ def test_set_and_limits_cover_and_the_choice_loses_little(pilots):
 
 
 @pytest.mark.parametrize("tolerance", [0.01, 0.001])
-@pytest.mark.parametrize("kind", [GroupSizeChoice, EfficiencyChoice])
+@pytest.mark.parametrize("kind", [group_size.GroupSizeChoice, EfficiencyChoice])
 def test_the_number_of_prompts_asked_for_is_the_first_that_brings_the_limit_below_the_tolerance(kind, tolerance):
     """On numbers so well known that the likely ones are the same, whose errors fall as the root of the number of prompts."""
     limits, sizes = Limits(budget=1024, max_group_size=64), np.arange(2, 5)
 
     def choice(prompts):
         less = np.sqrt(50 / prompts)
-        if kind is GroupSizeChoice:
-            return choose(independent(LAW, np.array([0.0025, 0.02, 0.2]) * less, prompts), limits, heavy=False)
+        if kind is group_size.GroupSizeChoice:
+            return group_size.choose(independent(LAW, np.array([0.0025, 0.02, 0.2]) * less, prompts), limits, heavy=False)
         roots = independent(gt.GroupSizeLaw(0.99, 1.0, 0.97), np.array([0.01, 0.01, 0.02]) * less, prompts)
         loss = 1.0 / roots.values**2 - 1.0
-        found = compare_sizes(roots, np.eye(3), loss, 1, 0.95, kind.power, heavy=False)
+        found = group_size.compare_sizes(roots, np.eye(3), loss, 1, 0.95, kind.power, heavy=False)
         return kind(sizes, sizes, *found, 1, roots, np.eye(3), roots.values, roots.values**2, 1.0, None)
 
     needed = choice(50).prompts_needed(tolerance)
@@ -200,8 +180,8 @@ def test_limits_of_a_ratio_pass_their_test_exactly():
     """At either limit Student's statistic of top - r bottom is the quantile of what the prompts' influences are."""
     rng = np.random.default_rng(8)
     values = np.stack([rng.lognormal(0.0, 0.8, 40), 3.0 + rng.normal(size=40)])
-    top, bottom = (Estimates(part.mean(), part - part.mean()) for part in values)
-    found = ratio_interval(top, bottom, 0.9, noise=0.01)
+    top, bottom = (group_size.Estimates(part.mean(), part - part.mean()) for part in values)
+    found = group_size.ratio_interval(top, bottom, 0.9, noise=0.01)
     lower, upper = tail_quantiles(top.influences - found.estimate * bottom.influences, 0.9)
     for limit, quantile in ((found.low, upper), (found.high, lower)):
         variance = ((top.influences - limit * bottom.influences) ** 2).sum() / (40 * 39)
@@ -215,21 +195,20 @@ def test_baselines_constants_are_those_of_each_prompt_and_of_leaving_one_out():
     rng, size = np.random.default_rng(9), 200
     own = rng.normal(size=(size, 1))
     rewards, scores = rng.normal(size=(size, 6)) + 2.0 * own, rng.normal(size=(size, 6, 3)) * np.exp(0.5 * own)[:, :, None]
-    found, power = baseline_terms(gt.Rollouts(rewards, scores)), (scores**2).sum(axis=-1)
+    found, power = group_size.baseline_terms(gt.Rollouts(rewards, scores)), (scores**2).sum(axis=-1)
     others = (rewards.mean(axis=1).sum() - rewards.mean(axis=1)) / (size - 1.0)
     for name, m in (("none", np.zeros(size)), ("mean over prompts", others)):
-        noise_left = (power * (rewards - m[:, None]) ** 2).mean(axis=1) - found[LEAVE_ONE_OUT].power
+        noise_left = (power * (rewards - m[:, None]) ** 2).mean(axis=1) - found[group_size.LEAVE_ONE_OUT].power
         assert found[name].c2.mean() == pytest.approx(noise_left.mean())
         assert not found[name].c3.any()
         keep = [np.delete(np.arange(size), b) for b in range(size)]
-        without = np.array([baseline_terms(gt.Rollouts(rewards[k], scores[k]))[name].c2.mean() for k in keep])
+        without = np.array([group_size.baseline_terms(gt.Rollouts(rewards[k], scores[k]))[name].c2.mean() for k in keep])
         moved = (size - 1.0) * (without.mean() - without)
-        assert error_constants(found[name]).influences[1] == pytest.approx(moved, abs=0.03 * np.abs(moved).max())
+        assert group_size.error_constants(found[name]).influences[1] == pytest.approx(moved, abs=0.03 * np.abs(moved).max())
 
 
 def test_the_signal_is_the_ratio_of_its_unbiased_parts_and_covers(pilots):
-    law, _, _, drawn, _ = pilots
-    problem = gentle_case()
+    (law, _, _, drawn, _), problem = pilots, gentle_case()
     truth = gt.moments(problem.problem, problem.theta).gradient_squared_norm / law.mse(16, 8)
     found = [signal_to_noise(pick(drawn, i), 16, 8) for i in range(REPLICATIONS)]
     assert np.mean([one.covers(truth) for one in found]) >= 0.89
@@ -238,8 +217,8 @@ def test_the_signal_is_the_ratio_of_its_unbiased_parts_and_covers(pilots):
 
 def test_with_its_width_the_limits_take_in_the_error_of_a_sketch():
     """The relative variance of ||g||^2 and of the trace is 2/width each: that of their ratio is 4/width more."""
-    drawn, _ = draw(gentle_case(), 1, 200, 8, np.random.default_rng(36))
-    found, without = (signal_to_noise(pick(drawn, 0), 16, 8, sketch_width=one) for one in (16, None))
+    drawn = pick(draw(gentle_case(), 1, 200, 8, np.random.default_rng(36))[0], 0)
+    found, without = (signal_to_noise(drawn, 16, 8, sketch_width=one) for one in (16, None))
     assert found.estimate == without.estimate > 0.0
     more = found.standard_error**2 - without.standard_error**2
     assert float(more) == pytest.approx(4.0 / 16 * float(found.estimate) ** 2, rel=1e-9)
@@ -262,9 +241,10 @@ def errors():
     """Return the exact error of each pair of a baseline and a size from 2 to 4, by enumeration."""
     problem = gentle_case()
     weights, tables, c1 = problem.bandit.prompt_weights, prompts(problem), gt.group_size_law(problem.problem, problem.theta).c1
-    means = {"none": 0.0, "mean over prompts": weights @ np.array([table.value for table in tables]), LEAVE_ONE_OUT: None}
+    value = weights @ np.array([table.value for table in tables])
+    means = {"none": 0.0, "mean over prompts": value, group_size.LEAVE_ONE_OUT: None}
     found = {}
-    for name in RUNNABLE:
+    for name in group_size.RUNNABLE:
         for size in (2, 3, 4):
             noise_left = weights @ [noise_against(table, size, means[name]) for table in tables]
             found[name, size] = float(c1 + noise_left / size) / SHORT.prompts(size)
@@ -281,24 +261,24 @@ def test_the_rival_is_nearly_the_best_of_all_and_the_limits_cover_its_gain(error
     for i in range(PAIRS):
         rollouts = pick(drawn, i)
         plain = choose_group_size(rollouts, SHORT)
-        found, rival = choose_baseline(rollouts, SHORT, plain)
-        own = errors[LEAVE_ONE_OUT, plain.group_size]
+        found, rival = group_size.choose_baseline(rollouts, SHORT, plain)
+        own = errors[group_size.LEAVE_ONE_OUT, plain.group_size]
         assert found is plain
-        assert rival.name != LEAVE_ONE_OUT
+        assert rival.name != group_size.LEAVE_ONE_OUT
         best = errors[rival.name, rival.group_size]
         gains.append(rival.gain.covers(1.0 - best / own))
         wrong.append(rival.gain.covers(1.15 - best / own))
         lost.append(best / min(errors.values()) - 1.0)
-        kept, none = choose_baseline(rollouts, SHORT, plain, rival.name)  # the user's own baseline has no rival then
+        kept, none = group_size.choose_baseline(rollouts, SHORT, plain, rival.name)  # the user's own baseline has no rival then
         assert (kept.group_size, kept.batch_size, none) == (rival.group_size, rival.batch_size, None)
         at = kept.at(4)
         loss = errors[rival.name, 4] / min(errors[rival.name, size] for size in (2, 3, 4)) - 1.0
         losses.append([one.loss.low[at] <= loss <= one.loss.high[at] for one in (kept, plain)])
         if i < 25:
             apart = gt.Rollouts(rollouts.rewards + 10.0 * which[i][:, None], rollouts.scores)
-            kept_mean.append(choose_baseline(apart, SHORT, choose_group_size(apart, SHORT))[1] is None)
-        estimates.append([choose_baseline(rollouts, SHORT, plain, one)[0].mse.estimate for one in RUNNABLE])
-    expected = [[errors[name, size] for size in (2, 3, 4)] for name in RUNNABLE]
+            kept_mean.append(group_size.choose_baseline(apart, SHORT, choose_group_size(apart, SHORT))[1] is None)
+        estimates.append([group_size.choose_baseline(rollouts, SHORT, plain, one)[0].mse.estimate for one in group_size.RUNNABLE])
+    expected = [[errors[name, size] for size in (2, 3, 4)] for name in group_size.RUNNABLE]
     np.testing.assert_allclose(np.mean(estimates, axis=0), expected, rtol=0.02)
     assert np.mean(gains) >= 0.87
     assert np.mean(wrong) < 0.5, "power: a gain that is off by 15 points is found out"

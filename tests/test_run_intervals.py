@@ -8,25 +8,13 @@ from pilots import narrowed
 from scipy.stats import t
 
 import grpo_theory as gt
-from grpo_theory import TrainingRecord
-from grpo_theory.intervals import (
-    averaged_iterate,
-    batch_means,
-    best_value,
-    gap_limit,
-    gap_weights,
-    last_iterate,
-    learned_value,
-    random_scaling,
-    random_scaling_quantile,
-    tail_value,
-)
+from grpo_theory import TrainingRecord, intervals
 from grpo_theory.intervals.run_intervals import batch_boundaries, law_of_mean
 from simulations.maximum import curvatures, maximum
 
-PLUG_IN = (last_iterate, averaged_iterate)
-PATH = (batch_means, random_scaling)
-VALUES = (gap_limit, tail_value, learned_value, best_value)
+PLUG_IN = (intervals.last_iterate, intervals.averaged_iterate)
+PATH = (intervals.batch_means, intervals.random_scaling)
+VALUES = (intervals.gap_limit, intervals.tail_value, intervals.learned_value, intervals.best_value)
 
 HESSIAN = -np.array([[0.5, 0.1, 0.0], [0.1, 0.3, 0.05], [0.0, 0.05, 0.2]])
 NOISE = np.array([[1.0, 0.3, 0.1], [0.3, 0.8, -0.2], [0.1, -0.2, 0.5]])
@@ -80,15 +68,15 @@ def test_batch_means_and_random_scaling_by_hand():
     path = np.random.default_rng(1).normal(size=(41, 1))
     record = TrainingRecord(np.full(40, 0.1), path, np.zeros(40))
     means = path[1:].reshape(4, 10).mean(axis=1)[1:]
-    found = batch_means(record, 0.9, batches=3)
+    found = intervals.batch_means(record, 0.9, batches=3)
     assert found.estimate == pytest.approx(means.mean())
     assert found.width / 2.0 == pytest.approx(t.ppf(0.95, 2) * means.std(ddof=1) / np.sqrt(3.0))
     x = path[1:, 0]
     scale = sum((s * (x[:s].mean() - x.mean())) ** 2 for s in range(1, 41)) / 40**2
-    scaled = random_scaling(record, 0.9)
+    scaled = intervals.random_scaling(record, 0.9)
     assert scaled.standard_error == pytest.approx(np.sqrt(scale / 40))
     for level, published in ((0.9, 5.323), (0.95, 6.747), (0.98, 8.613)):  # Abadir and Paruolo (1997), Table 1
-        assert random_scaling(record, level).width == pytest.approx(2.0 * published * scaled.standard_error, rel=2e-4)
+        assert intervals.random_scaling(record, level).width == pytest.approx(2.0 * published * scaled.standard_error, rel=2e-4)
     # Batches of equal sums of steps; for steps i^-a those of Chen, Lee, Tong and Zhang (2020).
     n, a = 2_000_000, 0.55
     printed = n * (np.arange(1, 6) / 5) ** (1.0 / (1.0 - a))
@@ -97,22 +85,22 @@ def test_batch_means_and_random_scaling_by_hand():
 
 
 def test_the_quantile_of_random_scaling_is_found_once(monkeypatch):
-    found = random_scaling_quantile(0.9)
+    found = intervals.random_scaling_quantile(0.9)
     monkeypatch.setattr("grpo_theory.intervals.run_intervals.random_scaling_tail", None)
-    assert random_scaling_quantile(0.9) == found
+    assert intervals.random_scaling_quantile(0.9) == found
 
 
 def test_tail_value_by_hand_and_the_shifts_of_its_sisters():
     record = next(simulate("conflict", 1, 400, 3))
-    rewards, steps, weights = record.mean_rewards[0, 200:], record.step_sizes[200:], gap_weights(record)[0]
-    found, best, learned = (one(record) for one in (tail_value, best_value, learned_value))
+    rewards, steps, weights = record.mean_rewards[0, 200:], record.step_sizes[200:], intervals.gap_weights(record)[0]
+    found, best, learned = (one(record) for one in (intervals.tail_value, intervals.best_value, intervals.learned_value))
     assert found.estimate == pytest.approx(rewards.mean())
     assert found.standard_error == best.standard_error == pytest.approx(rewards.std(ddof=1) / np.sqrt(200.0))
     assert best.estimate - found.estimate == pytest.approx(weights.sum() * steps.mean() / steps[-1])
     assert best.estimate - learned.estimate == pytest.approx(weights.sum())
     assert learned.standard_error == pytest.approx(np.sqrt(found.standard_error**2 + 2.0 * (weights**2).sum()))
     for level in (0.5, 0.999):
-        assert gap_limit(record, level).high == pytest.approx(gt.WeightedChiSquare(weights).ppf(level), rel=1e-9)
+        assert intervals.gap_limit(record, level).high == pytest.approx(gt.WeightedChiSquare(weights).ppf(level), rel=1e-9)
 
 
 RUNS = 4096
@@ -125,15 +113,13 @@ def coverage(name, shift):
     hits, slow = {}, directions[:, :1].T
     for record in simulate(name, RUNS, 600, 21 + shift):
         gap = highest - gt.objective(problem, record.path[:, -1])
-        bound = gap_limit(record)
-        found = {
-            "gap": (bound.covers(gap), gap <= 0.8 * bound.high),
-        }
+        bound = intervals.gap_limit(record)
+        found = {"gap": (bound.covers(gap), gap <= 0.8 * bound.high)}
         for label, interval, truth in (
-            ("last", last_iterate(record, contrasts=slow), slow @ best),
-            ("average", averaged_iterate(record, contrasts=slow), slow @ best),
-            ("learned", learned_value(record), highest - gap),
-            ("best", best_value(record), highest),
+            ("last", intervals.last_iterate(record, contrasts=slow), slow @ best),
+            ("average", intervals.averaged_iterate(record, contrasts=slow), slow @ best),
+            ("learned", intervals.learned_value(record), highest - gap),
+            ("best", intervals.best_value(record), highest),
         ):
             found[label] = interval.covers(truth), narrowed(interval, truth)
         for label, both in found.items():
@@ -151,7 +137,7 @@ def test_coverage_at_the_steps_of_the_limit_law(name, label, request):
     assert narrow - 0.95 * RUNS < -4.9 * error
 
 
-@pytest.mark.parametrize(("function", "steps"), [(batch_means, 100), (random_scaling, 800)])
+@pytest.mark.parametrize(("function", "steps"), [(intervals.batch_means, 100), (intervals.random_scaling, 800)])
 def test_coverage_on_independent_iterates(function, steps, seed):
     """Where iterates are independent normal numbers, batch means have exactly Student's law."""
     runs = 2 * RUNS
@@ -162,7 +148,7 @@ def test_coverage_on_independent_iterates(function, steps, seed):
     assert narrowed(found, 2.0).sum() - 0.8 * runs < -4.9 * error
 
 
-def flat_record(hessian, steps=None, path=None):
+def flat(hessian, steps=None, path=None):
     path = np.random.default_rng(0).normal(size=(41, 2)) if path is None else path
     rewards = np.broadcast_to(np.arange(40.0) % 2.0, (*path.shape[:-2], 40))
     return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, rewards, hessian)
@@ -173,22 +159,22 @@ HALF = np.diag([-0.5, 0.0])
 
 def test_bad_input(check_refused):
     check_refused(
-        (lambda: random_scaling(flat_record(HALF, path=np.zeros((41, 2)))), "the iterates do not vary in component 0, 1"),
-        (lambda: last_iterate(flat_record(None)), "hessian must be in the record"),
-        (lambda: gap_limit(flat_record(np.diag([-1.0, 0.3]))), r"got 0.3 along \[0.0, 1.0\]: the run is too short"),
-        (lambda: last_iterate(flat_record(HALF)), r"row 1 has a part along \[0.0, 1.0\], where the objective is flat"),
-        (lambda: last_iterate(flat_record(-0.1 * np.eye(2), gt.Harmonic(4.0).steps(40))), r"must be above 1/\(2 lambda\) = 5"),
-        (lambda: gap_limit(flat_record(-30.0 * np.eye(2))), r"step_sizes must be below 2/lambda = 0.06667 .* got 0.1"),
-        (lambda: batch_means(flat_record(HALF), batches=60), "batches must be few enough for the 40 steps"),
+        (lambda: intervals.random_scaling(flat(HALF, path=np.zeros((41, 2)))), "the iterates do not vary in component 0, 1"),
+        (lambda: intervals.last_iterate(flat(None)), "hessian must be in the record"),
+        (lambda: intervals.gap_limit(flat(np.diag([-1.0, 0.3]))), r"got 0.3 along \[0.0, 1.0\]: the run is too short"),
+        (lambda: intervals.last_iterate(flat(HALF)), r"row 1 has a part along \[0.0, 1.0\], where the objective is flat"),
+        (lambda: intervals.last_iterate(flat(-0.1 * np.eye(2), gt.Harmonic(4.0).steps(40))), r"must be above 1/\(2 lambda\) = 5"),
+        (lambda: intervals.gap_limit(flat(-30.0 * np.eye(2))), r"step_sizes must be below 2/lambda = 0.06667 .* got 0.1"),
+        (lambda: intervals.batch_means(flat(HALF), batches=60), "batches must be few enough for the 40 steps"),
     )
 
 
 def test_among_many_runs_the_hopeless_get_no_limits():
     path = np.random.default_rng(0).normal(size=(4, 41, 2))
     path[1, 30:], path[3] = np.inf, 7.0
-    record = flat_record(np.array([-np.eye(2), -np.eye(2), np.diag([-1.0, 0.2]), -np.eye(2)]), path=path)
-    for function in (*PLUG_IN, gap_limit, best_value, learned_value):
+    record = flat(np.array([-np.eye(2), -np.eye(2), np.diag([-1.0, 0.2]), -np.eye(2)]), path=path)
+    for function in (*PLUG_IN, intervals.gap_limit, intervals.best_value, intervals.learned_value):
         lost = np.isnan(function(record).high).reshape(4, -1).all(axis=1)
-        np.testing.assert_array_equal(lost, [False, True, True, function is gap_limit])
+        np.testing.assert_array_equal(lost, [False, True, True, function is intervals.gap_limit])
     # Steps beta/i have a limit law from beta = 1/(2 lambda) on.
-    assert np.isfinite(last_iterate(flat_record(-0.2 * np.eye(2), gt.Harmonic(4.0).steps(40))).low).all()
+    assert np.isfinite(intervals.last_iterate(flat(-0.2 * np.eye(2), gt.Harmonic(4.0).steps(40))).low).all()

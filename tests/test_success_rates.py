@@ -1,27 +1,18 @@
 """What rewards alone tell: the likeliest law of success rates, shares of groups that are all alike, what groups leave open."""
 
 from itertools import combinations
-from math import factorial
 
 import numpy as np
 import pytest
 from rates import drawn, table
 from scipy.optimize import linprog
-from scipy.stats import beta, betabinom, binom, norm
+from scipy.stats import beta, betabinom, binom, multinomial, norm
 from scipy.stats import t as student
 from statsmodels.stats.power import TTestIndPower
 
 import grpo_theory as gt
+from grpo_theory.plan import success_rates
 from grpo_theory.plan.advice import check_informative
-from grpo_theory.plan.success_rates import (
-    Terms,
-    likeliest_range,
-    mean_limits,
-    most_success,
-    ratio_limits,
-    responses_to_tell,
-    share_terms,
-)
 
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 200)
 GRADED = gt.RewardCounts.from_rewards(
@@ -79,14 +70,14 @@ def test_the_beta_law_is_the_likeliest_of_its_kind():
 
 def measured(terms, responses=0):
     """Return terms of means between 0 and 1 that are measured."""
-    return Terms(terms, terms, (0.0, 1.0), (0.0, 1.0), responses)
+    return success_rates.Terms(terms, terms, (0.0, 1.0), (0.0, 1.0), responses)
 
 
 def test_limits_of_a_mean_cover_by_all_counts():
     """Terms of 0 and 1: exact coverage over the binomial law, least over the probability; narrower limits do not cover."""
     size, shares = 32, np.linspace(0.001, 0.999, 999)[:, None]
     terms = np.tril(np.ones((size + 1, size)), -1)  # of every count
-    low, high = mean_limits(measured(terms, 8 * size), 0.95)
+    low, high = success_rates.mean_limits(measured(terms, 8 * size), 0.95)
     middle, chances = 0.5 * (low + high), binom.pmf(np.arange(size + 1), size, shares)
     for factor, least in ((1.0, 0.95), (0.6, 0.0)):
         inside = np.abs(shares - middle) <= factor * (high - middle)
@@ -95,14 +86,15 @@ def test_limits_of_a_mean_cover_by_all_counts():
     assert covered < 0.9
     # Eight equal terms in the middle: four unseen ones leave a variance of 1/11, which is worth 22 draws (Korn and Graubard).
     worth = 22.0 * (norm.ppf(0.025) / student.ppf(0.025, 7)) ** 2
-    assert mean_limits(measured(np.full(8, 0.5), 10**6), 0.95)[0] == pytest.approx(beta.ppf(0.025, worth / 2, worth / 2 + 1))
+    low = success_rates.mean_limits(measured(np.full(8, 0.5), 10**6), 0.95)[0]
+    assert low == pytest.approx(beta.ppf(0.025, worth / 2, worth / 2 + 1))
 
 
 def test_limits_of_a_ratio_are_where_the_test_turns():
     rng = np.random.default_rng(3)
     bottom = rng.random(40) + 0.5
     top = 0.7 * bottom + 0.2 * rng.random(40)
-    low, high = ratio_limits(measured(top), measured(bottom), 0.95, (-np.inf, np.inf))
+    low, high = success_rates.ratio_limits(measured(top), measured(bottom), 0.95, (-np.inf, np.inf))
     for limit in (low, high):
         difference = top - limit * bottom
         assert abs(difference.mean() / (difference.std(ddof=1) / np.sqrt(40))) == pytest.approx(2.0226909, abs=1e-6)
@@ -139,10 +131,9 @@ def test_terms_of_three_rewards_are_on_their_sides_by_all_counts(law):
     """The exact means of the terms, over all counts of five responses with three rewards."""
     size, law = 5, np.array(law)
     counts = np.array([(a, b, size - a - b) for a in range(size + 1) for b in range(size + 1 - a)])
-    orders = np.array([factorial(size) / np.prod([factorial(int(k)) for k in row]) for row in counts])
-    chances = orders * (law**counts).prod(axis=1)
+    chances = multinomial.pmf(counts, size, law)
     for group_size in (2, 5, 6, 9, 40):
-        terms = share_terms(gt.RewardCounts(np.arange(3.0), counts), group_size)
+        terms = success_rates.share_terms(gt.RewardCounts(np.arange(3.0), counts), group_size)
         below, truth, above = chances @ terms.below, (law**group_size).sum(), chances @ terms.above
         measured = terms.below is terms.above
         assert measured == (group_size <= size)
@@ -152,8 +143,7 @@ def test_terms_of_three_rewards_are_on_their_sides_by_all_counts(law):
 
 def test_the_limit_without_a_success_is_where_the_chance_of_none_is_the_rest():
     """Prompts that are either always or never solved: B failures have probability (1 - mean)^B."""
-    limit = most_success(40, 0.9)
-    assert (1.0 - limit) ** 40 == pytest.approx(0.1, rel=1e-12)
+    assert (1.0 - success_rates.most_success(40, 0.9)) ** 40 == pytest.approx(0.1, rel=1e-12)
 
 
 def test_limits_of_the_mean_reward_hold_for_prompts_and_not_for_their_repeated_groups():
@@ -190,9 +180,6 @@ def counts_of(law, size, prompts):
     return table(np.repeat(np.arange(size + 1), each.round().astype(int)), size)
 
 
-PAIRS_OF_F22 = table([0] * 25 + [2] * 25 + [1] * 50, 2)
-
-
 @pytest.mark.parametrize("group_size", [4, 8, 16])
 @pytest.mark.parametrize(
     ("law", "size", "prompts", "u"),
@@ -209,19 +196,18 @@ def test_the_range_of_the_likeliest_laws_is_attained_by_known_ones(law, size, pr
     It is convex in u. The most is that of u at 0 and 1/4 alone, the least that of one u (Jensen), (1 -+ sqrt(1 - 4 u))/2.
     """
     counts = counts_of(law, size, prompts)
-    low, high = likeliest_range(counts, group_size, gt.plan.fit_success_rates(counts))
+    low, high = success_rates.likeliest_range(counts, group_size, gt.plan.fit_success_rates(counts))
     rate = 0.5 - np.sqrt(0.25 - u)
-    exact = equal(rate, group_size), (1.0 - 4.0 * u) + 4.0 * u * equal(0.5, group_size)
-    assert high == pytest.approx(exact[1], abs=1e-12)
+    assert high == pytest.approx((1.0 - 4.0 * u) + 4.0 * u * equal(0.5, group_size), abs=1e-12)
     on_the_grid = rate in (0.25, 0.5)
-    assert low == pytest.approx(exact[0], abs=1e-12 if on_the_grid else 2e-6)
+    assert low == pytest.approx(equal(rate, group_size), abs=1e-12 if on_the_grid else 2e-6)
     truth = np.array(law)[:, 1] @ equal(np.array(law)[:, 0], group_size)
     assert low - 1e-9 <= truth <= high + 1e-9
 
 
 def test_what_pairs_do_not_tell_is_not_told():
     """F22 and F11 of the logs that were read wrong: limits for all laws, an estimate where these leave little open."""
-    found = gt.plan.estimate_uniform_shares(PAIRS_OF_F22, [2, 4, 8, 16])
+    found = gt.plan.estimate_uniform_shares(table([0] * 25 + [2] * 25 + [1] * 50, 2), [2, 4, 8, 16])
     np.testing.assert_allclose(found.identified[1:, 1], 0.5 ** np.array([3.0, 7.0, 15.0]), atol=1e-9)
     assert found.interval.estimate[1] == pytest.approx(0.125, abs=1e-6)
     assert found.interval.high[1] < 0.31, "98 of 100 laws: 40% of 100 pairs mixed leave 1 - 3.5 (0.4/2)"
@@ -243,10 +229,8 @@ def test_limits_of_shares_fall_with_the_size_as_shares_do():
         alone = [gt.plan.estimate_uniform_shares(counts, [size]).interval for size in sizes]
         found = gt.plan.estimate_uniform_shares(counts, sizes).interval
         order = np.argsort(sizes)
-        assert (np.diff(found.high[order]) <= 0.0).all()
-        assert (np.diff(found.low[order]) <= 0.0).all()
-        assert found.high[2] == min(one.high[0] for one in alone)
-        assert found.low[1] == max(one.low[0] for one in alone)
+        assert (np.diff([found.high[order], found.low[order]]) <= 0.0).all()
+        assert (found.high[2], found.low[1]) == (min(one.high[0] for one in alone), max(one.low[0] for one in alone))
         assert not (found.estimate > found.high).any()
         if alone[2].high > alone[0].high:
             return
@@ -257,17 +241,17 @@ def test_limits_of_shares_fall_with_the_size_as_shares_do():
 def test_no_two_laws_of_the_same_moments_differ_by_more_than_the_theorem_says(group_size):
     """Against a linear program over pairs of laws with n common moments: the greatest difference of the two shares."""
     grid = np.sin(np.linspace(0.0, np.pi / 2.0, 201)) ** 2
-    walk = binom.pmf(np.arange(2 * group_size + 1), 2 * group_size, 0.5)
-    steps = np.abs(np.arange(2 * group_size + 1) - group_size)
+    places = np.arange(2 * group_size + 1)
+    walk, steps = binom.pmf(places, 2 * group_size, 0.5), np.abs(places - group_size)
     for n in range(2, group_size):
         powers = np.polynomial.chebyshev.chebvander(2.0 * grid - 1.0, n).T
-        total = np.stack([np.append(np.ones(grid.size), np.zeros(grid.size)), np.append(np.zeros(grid.size), np.ones(grid.size))])
+        total = np.repeat(np.eye(2), grid.size, axis=1)
         kept, value = np.vstack([np.hstack([powers, -powers]), total]), equal(grid, group_size)
         wide = -linprog(np.append(-value, value), A_eq=kept, b_eq=np.append(np.zeros(n + 1), np.ones(2))).fun
         bound = 4.0 * walk[(steps > n) & (steps % 2 == 0)].sum()
         assert wide <= bound + 1e-9
         assert wide >= 0.5 * bound - 1e-9, "no more than twice what it is"
-        assert (bound <= 0.05) == (responses_to_tell(group_size) <= n)
+        assert (bound <= 0.05) == (success_rates.responses_to_tell(group_size) <= n)
 
 
 def test_what_cannot_be_had_is_refused(check_refused):
