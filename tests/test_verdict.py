@@ -53,8 +53,7 @@ def judge(kind, estimate, prediction, error=0.0, margin=0.0, replications=1000):
 def test_verdicts(kind, estimate, prediction, error, margin, verdict):
     found = judge(kind, estimate, prediction, error, margin)
     assert found.verdict == verdict
-    if verdict != "inconclusive":
-        assert found.needed == 0
+    assert found.needed == 0 or verdict == "inconclusive"
     assert found.low <= estimate <= found.high
 
 
@@ -88,12 +87,10 @@ def test_limits_too_wide_for_the_best_outcome_leave_an_estimate_only(kind):
 
 @pytest.mark.parametrize(("estimate", "verdict"), [(0.009, "confirmed"), (-0.009, "confirmed"), (0.011, "refuted")])
 def test_an_absolute_margin_is_for_what_may_be_nothing(estimate, verdict):
-    near = Margin(0.01, "less is not seen", absolute=True)
-    statement = Statement("X", "test", "text", "equality", margin=near)
-    claim = statement.claim("a", Evidence(estimate, 0.0), Evidence(0.02, 0.0))
-    assert judge_report([claim])[["verdict", "control"]].values.tolist() == [[verdict, "refuted"]]
-    relative = Statement("X", "test", "text", "equality", margin=Margin(0.01, "less is not seen"))
-    assert judge_report([relative.claim("a", Evidence(estimate, 0.0), Evidence(0.02, 0.0))])["verdict"].tolist() == ["refuted"]
+    for absolute, expected in ((True, verdict), (False, "refuted")):
+        margin = Margin(0.01, "less is not seen", absolute=absolute)
+        claim = Statement("X", "test", "text", "equality", margin=margin).claim("a", Evidence(estimate, 0.0), Evidence(0.02, 0.0))
+        assert judge_report([claim])[["verdict", "control"]].values.tolist() == [[expected, "refuted"]]
 
 
 @pytest.mark.parametrize("kind", ["equality", "upper bound", "rate", "ordering"])
@@ -139,30 +136,35 @@ def test_limits_of_a_share_miss_no_more_often_than_they_say(trials):
 
 
 def test_a_share_is_judged_like_any_other_evidence():
-    assert KINDS["equality"](Share(0.95, 0.95, margin=0.01, replications=50_000), LEVEL).verdict == "confirmed"
-    assert KINDS["equality"](Share(0.93, 0.95, margin=0.01, replications=50_000), LEVEL).verdict == "refuted"
-    found = KINDS["equality"](Share(0.95, 0.95, margin=0.01, replications=1000), LEVEL)
-    assert found.verdict == "inconclusive"
-    assert KINDS["equality"](Share(0.95, 0.95, margin=0.01, replications=2 * found.needed), LEVEL).verdict == "confirmed"
-    few = KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=20), LEVEL)
-    assert few.verdict == "inconclusive"
-    asked = (few.needed // 20 * 10, -(-few.needed // 10) * 10)
-    found = [KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=number), LEVEL).verdict for number in asked]
-    assert found == ["inconclusive", "confirmed"]
-    for share, low, high in ((1.0, (LEVEL / 2) ** (1 / 30), 1.0), (0.0, 0.0, 1.0 - (LEVEL / 2) ** (1 / 30))):
-        np.testing.assert_allclose(Share(share, 0.95, replications=30).interval(LEVEL), (low, high), rtol=1e-12)
+    def equal(share, number):
+        return KINDS["equality"](Share(share, 0.95, margin=0.01, replications=number), LEVEL)
+
+    def below(number):
+        return KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=number), LEVEL)
+
+    found = [equal(0.95, 50_000), equal(0.93, 50_000), equal(0.95, 1000), equal(0.95, 2 * equal(0.95, 1000).needed)]
+    assert [one.verdict for one in found] == ["confirmed", "refuted", "inconclusive", "confirmed"]
+    few = below(20).needed
+    found = [below(number).verdict for number in (20, few // 20 * 10, -(-few // 10) * 10)]
+    assert found == ["inconclusive", "inconclusive", "confirmed"]
+    none = (LEVEL / 2) ** (1 / 30)
+    found = [Share(share, 0.95, replications=30).interval(LEVEL) for share in (1.0, 0.0)]
+    np.testing.assert_allclose(found, [(none, 1.0), (0.0, 1.0 - none)], rtol=1e-12)
 
 
 def test_a_law_is_judged_by_the_dvoretzky_kiefer_wolfowitz_band():
     half = np.sqrt(np.log(2 / LEVEL) / 2000)
     found = judge("law", 0.05, 0.0, margin=0.07)
     assert (found.low, found.high) == (0.0, pytest.approx(0.05 + half, rel=1e-14))
-    assert judge("law", 0.07 + half * 1.0001, 0.0, margin=0.07).verdict == "refuted"
-    assert judge("law", 0.07 + half * 0.9999, 0.0, margin=0.07).verdict == "inconclusive"
-    assert judge("law", half * 0.9999, 0.0, margin=2.0 * half).verdict == "confirmed"
-    assert judge("law", half * 0.9999, 0.0, margin=1.9998 * half).verdict == "inconclusive"
-    exact = [judge("law", distance, 0.0, margin=0.07, replications=0).verdict for distance in (0.069, 0.071)]
-    assert exact == ["confirmed", "refuted"]
+    for distance, margin, runs, verdict in (
+        (0.07 + half * 1.0001, 0.07, 1000, "refuted"),
+        (0.07 + half * 0.9999, 0.07, 1000, "inconclusive"),
+        (half * 0.9999, 2.0 * half, 1000, "confirmed"),
+        (half * 0.9999, 1.9998 * half, 1000, "inconclusive"),
+        (0.069, 0.07, 0, "confirmed"),
+        (0.071, 0.07, 0, "refuted"),
+    ):
+        assert judge("law", distance, 0.0, margin=margin, replications=runs).verdict == verdict
 
 
 def test_a_law_refutes_the_truth_at_most_as_often_as_its_level_says(seed):
@@ -198,9 +200,7 @@ def test_what_is_no_evidence_is_refused(check_refused):
 
 def test_slope_of_a_power_law():
     x = np.array([2.0, 4.0, 8.0, 32.0])
-    slope, error = log_log_slope(x, 3.0 * x**-1.5)
-    assert slope == pytest.approx(-1.5, rel=1e-14)
-    assert error == 0.0
+    assert log_log_slope(x, 3.0 * x**-1.5) == (pytest.approx(-1.5, rel=1e-14), 0.0)
 
 
 def test_the_slopes_standard_error_is_that_of_repeated_samples(seed):
@@ -212,21 +212,14 @@ def test_the_slopes_standard_error_is_that_of_repeated_samples(seed):
     assert abs(np.mean(slopes) + 1.0) < 4.9 * stated / np.sqrt(4000) + 0.002
 
 
-def row(estimate, error, replications, prediction=0.0):
-    return {"estimate": estimate, "standard_error": error, "replications": replications, "prediction": prediction}
-
-
-def test_errors_of_independent_estimates_add_in_squares():
-    found = difference(row(3.0, 0.3, 100), row(1.0, 0.4, 50), prediction=1.5)
+def test_errors_of_independent_estimates_add_in_squares_and_a_row_is_judged_by_its_own_prediction_unless_another_is_given():
+    names = ("estimate", "standard_error", "replications", "prediction")
+    one, other = (dict(zip(names, row, strict=True)) for row in ((3.0, 0.3, 100, 2.5), (1.0, 0.4, 50, 0.0)))
+    found = difference(one, other, prediction=1.5)
     assert (found.estimate, found.prediction, found.replications) == (2.0, 1.5, 50)
     assert found.standard_error == pytest.approx(0.5, rel=1e-14)
-
-
-def test_a_row_is_judged_by_its_own_prediction_unless_another_is_given():
-    own = row(2.0, 0.1, 10, prediction=2.5)
-    assert evidence(own).prediction == 2.5
-    assert evidence(own, 0.0, margin=0.2).prediction == 0.0
-    assert evidence(own, comparisons=3).comparisons == 3
+    assert [evidence(one).prediction, evidence(one, 0.0, margin=0.2).prediction] == [2.5, 0.0]
+    assert evidence(one, comparisons=3).comparisons == 3
 
 
 def test_most_is_a_share_of_those_in_which_it_does_not_hold():
