@@ -8,7 +8,7 @@ token.
 
 import dataclasses
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.problem.logits import FeatureMap, HeadMap, TabularMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,10 @@ class Case:
     @property
     def kl(self) -> gt.KL | None:
         return self.problem.kl
+
+    def features_at(self, theta):
+        """Return the logits and their derivatives in theta, shapes (M, D) and (M, D, d)."""
+        return self.features @ theta, self.features
 
     def replace(self, **parts) -> "Case":
         """Return the case with other parts of its problem; the features stay."""
@@ -85,6 +90,18 @@ NAMED = tuple(
 """The library's kernels, each by itself: no ratio, no clip, no aggregation."""
 
 
+def policy_of(kind, like, rng):
+    """Return a policy with another's responses, and the features of its edges, shape (M, D, d)."""
+    paths, m, d = like.paths, like.n_prompts, like.n_logits
+    if kind == "tabular":
+        return gt.Policy(TabularMap(m, d), paths), np.eye(m * d).reshape(m, d, -1)
+    if kind == "linear":
+        features = rng.normal(size=(m, d, 3))
+        return gt.Policy(FeatureMap(features), paths), features
+    hidden = rng.normal(size=(m, 2))
+    return gt.Policy(HeadMap(hidden, d), paths), np.stack([np.kron(np.eye(d), h[None]) for h in hidden])
+
+
 def case(policy="tabular", rewards="binary", penalty="plain") -> Case:
     """Make a small problem of single responses, or of sequences; a reward of certain value is among its outcomes."""
     if policy.endswith("tree"):
@@ -97,16 +114,7 @@ def case(policy="tabular", rewards="binary", penalty="plain") -> Case:
     else:
         responses = 2
         bandit = gt.Bandit.from_law([-0.5, 1.0, 2.0], rng.dirichlet(np.ones(3), size=(2, 2)), weights)
-    if policy == "tabular":
-        made = gt.TabularSoftmax(2, responses)
-        features = np.eye(2 * responses).reshape(2, responses, 2 * responses)
-    elif policy == "linear":
-        features = rng.normal(size=(2, responses, 3))
-        made = gt.LinearSoftmax(features)
-    else:
-        hidden = rng.normal(size=(2, 2))
-        made = gt.SoftmaxHead(hidden, responses)
-        features = np.stack([np.kron(np.eye(responses), h[None]) for h in hidden])
+    made, features = policy_of(policy, gt.TabularSoftmax(2, responses), rng)
     theta = rng.normal(size=made.dimension)
     kl = gt.KL(0.3, rng.dirichlet(np.full(responses, 3.0), size=2)) if penalty == "kl" else None
     return Case(gt.Problem(bandit, made, kl, theta), features)
@@ -156,38 +164,20 @@ def prefixes(c: Case):
 
 def token_logs(c: Case, theta, m, response):
     """Return the log probability of each token of a response given those before it, shape (T,)."""
-    return _tokens(c, theta.dtype.str, theta.tobytes(), m, response)[0]
+    dense = Dense.of(c)
+    return dense.at(theta).logs[m, dense.edges[responses(c).index(response)]]
 
 
 def token_scores(c: Case, theta, m, response):
     """Return the gradient of each of those log probabilities by the chain rule, shape (T, d)."""
-    return _tokens(c, theta.dtype.str, theta.tobytes(), m, response)[1]
+    dense = Dense.of(c)
+    return dense.at(theta).token_scores[m, dense.edges[responses(c).index(response)]]
 
 
-@lru_cache(maxsize=4096)
-def _tokens(c: Case, kind, theta, m, response):
-    """Return both; remembered, because many estimators are tried on one problem."""
-    logs, scores, size = [], [], c.policy.paths.vocabulary_size
-    for t, token in enumerate(response):
-        place = prefixes(c).index(response[:t]) * size
-        features = c.features[m, place : place + size]
-        logits = features @ np.frombuffer(theta, kind)
-        logits = logits - logits.real.max()
-        next_logs = logits - np.log(np.exp(logits).sum())
-        logs.append(next_logs[token])
-        scores.append(features[token] - np.exp(next_logs) @ features)
-    return np.array(logs), np.array(scores)
-
-
-@lru_cache(maxsize=256)
 def reference_logs(c: Case, m, response):
     """Return the log probability of each token under the reference, from its probabilities of whole responses."""
-    reference = dict(zip(responses(c), c.kl.reference[m], strict=True))
-
-    def mass(prefix):
-        return sum(p for word, p in reference.items() if word[: len(prefix)] == prefix)
-
-    return np.array([np.log(mass(response[: t + 1]) / mass(response[:t])) for t in range(len(response))])
+    dense = Dense.of(c)
+    return dense.log_reference[m, dense.edges[responses(c).index(response)]]
 
 
 def differentiate(function, theta):
@@ -196,22 +186,14 @@ def differentiate(function, theta):
     return np.stack([np.imag(function(theta + 1j * step * e)) / step for e in np.eye(len(theta))], axis=-1)
 
 
-def terms_of_objective(c: Case, theta):
-    """Return what each response adds to the objectives of the prompts, pi (E[Z] - strength log(pi / reference)), shape (M, K)."""
-    logs = np.array([[token_logs(c, theta, m, r).sum() for r in responses(c)] for m in range(len(c.features))])
-    penalty = c.kl.strength * (logs - np.log(c.kl.reference)) if c.kl else 0.0
-    return np.exp(logs) * (c.bandit.probabilities @ c.bandit.values - penalty)
-
-
 def objective(c: Case, theta):
     """Return the objective."""
-    return c.bandit.prompt_weights @ terms_of_objective(c, theta).sum(axis=1)
+    return sum(f * prompt.value for f, prompt in zip(c.bandit.prompt_weights, prompts(c, behaviour=theta), strict=True))
 
 
 def prompt_gradients(c: Case, theta):
     """Return the gradient of each prompt's objective: E[(Z - strength log(pi / reference)) W], shape (M, d)."""
-    scores = np.array([[token_scores(c, theta, m, r).sum(axis=0) for r in responses(c)] for m in range(len(c.features))])
-    return np.einsum("mk,mkd->md", terms_of_objective(c, theta), scores)
+    return np.array([prompt.gradient for prompt in prompts(c, behaviour=theta)])
 
 
 def gradient(c: Case, theta):
@@ -224,18 +206,10 @@ def hessian(c: Case, theta):
     return differentiate(lambda complex_theta: gradient(c, complex_theta), theta)
 
 
-DIVERGENCES = {
-    "k1": lambda logs: logs,
-    "k2": lambda logs: logs**2 / 2.0,
-    "k3": lambda logs: np.exp(-logs) - 1.0 + logs,
-}
+DIVERGENCES = {"k1": lambda logs: logs, "k2": lambda logs: logs**2 / 2.0, "k3": lambda logs: np.exp(-logs) - 1.0 + logs}
 """Estimators of KL(pi || reference), of log(pi/reference) of a token."""
 
-SLOPES = {
-    "k1": lambda logs: np.ones_like(logs),
-    "k2": lambda logs: logs,
-    "k3": lambda logs: 1.0 - np.exp(-logs),
-}
+SLOPES = {"k1": lambda logs: np.ones_like(logs), "k2": lambda logs: logs, "k3": lambda logs: 1.0 - np.exp(-logs)}
 """Their derivatives."""
 
 RATIOS = {
@@ -272,48 +246,157 @@ def clipped(name, ratio, positive, low, high):
     return 0.0 if dropped else ratio
 
 
+class At(NamedTuple):
+    """A problem at a theta.
+
+    It has logs of the probabilities of tokens given their prefixes (M, D), and scores of tokens, one for each edge (M, D, d).
+    It has probabilities of responses (M, K) and of outcomes (M, O), and scores of responses (M, K, d).
+    """
+
+    theta: np.ndarray
+    logs: np.ndarray
+    token_scores: np.ndarray
+    responses: np.ndarray
+    outcomes: np.ndarray
+    scores: np.ndarray
+
+    @property
+    def tokens(self):
+        return np.exp(self.logs)
+
+
+class Dense:
+    """A problem written out in plain dense arithmetic: what a batch says of the gradient, for every composition."""
+
+    def __init__(self, c: Case) -> None:
+        self.case, self.bandit, self.kl = c, c.bandit, c.kl
+        self.vocabulary_size = size = c.policy.paths.vocabulary_size
+        self.edges = [[prefixes(c).index(word[:t]) * size + word[t] for t in range(len(word))] for word in responses(c)]
+        self.lengths = np.array([len(edges) for edges in self.edges])
+        self.n_prompts, self.n_logits, self.dimension = c.features.shape
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(c: Case) -> "Dense":
+        """Return a case written out; remembered, because many estimators are tried on one problem."""
+        return Dense(c)
+
+    def by_prefix(self, array):
+        """Split the axis of edges into prefixes and tokens."""
+        return array.reshape(self.n_prompts, -1, self.vocabulary_size, *array.shape[2:])
+
+    def at(self, theta) -> At:
+        """Write out the policy and its scores."""
+        return self._at(theta.dtype.str, theta.tobytes())
+
+    @lru_cache(maxsize=4096)  # noqa: B019
+    def _at(self, kind, theta):
+        theta = np.frombuffer(theta, kind)
+        logits, features = self.case.features_at(theta)
+        logits, by_prefix = self.by_prefix(logits), self.by_prefix(features)
+        logits = logits - logits.real.max(axis=2, keepdims=True)
+        logs = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+        token_scores = (by_prefix - np.einsum("mpv,mpvd->mpd", np.exp(logs), by_prefix)[:, :, None]).reshape(features.shape)
+        logs = logs.reshape(self.n_prompts, -1)
+        responses = np.exp(np.stack([logs[:, edges].sum(axis=1) for edges in self.edges], axis=1))
+        outcomes = (responses[:, :, None] * self.bandit.probabilities).reshape(self.n_prompts, -1)
+        scores = np.stack([token_scores[:, edges].sum(axis=1) for edges in self.edges], axis=1)
+        return At(theta, logs, token_scores, responses, outcomes, scores)
+
+    @cached_property
+    def log_reference(self):
+        """The reference's log probabilities of tokens given their prefixes, (M, D)."""
+        mass = np.zeros((self.n_prompts, self.n_logits))
+        for k, edges in enumerate(self.edges):
+            mass[:, edges] += self.kl.reference[:, [k]]
+        mass = self.by_prefix(mass)
+        return np.log(mass / mass.sum(axis=2, keepdims=True)).reshape(self.n_prompts, -1)
+
+    def seen(self, at: At, estimator) -> Prompt:
+        """Return what is known of all prompts, the penalty as an estimator's KL term has it, if responses are drawn there."""
+        return self.known(at, estimator.kl.name)
+
+    def known(self, at: At, kl) -> Prompt:
+        """Return the same for the name of a KL term."""
+        penalties, size = np.zeros(at.responses.shape), self.bandit.values.size
+        if self.kl is not None and kl.endswith("in reward"):
+            terms = DIVERGENCES[kl[:2]](at.logs - self.log_reference)
+            penalties = self.kl.strength * np.stack([terms[:, edges].sum(axis=1) for edges in self.edges], axis=1)
+        p, z = at.outcomes, (self.bandit.values - penalties[:, :, None]).reshape(at.outcomes.shape)
+        w, places = np.repeat(at.scores, size, axis=1), np.tile(np.arange(len(self.lengths)).repeat(size), (len(p), 1))
+        value, norms = (p * z).sum(axis=1), (w**2).sum(axis=2)
+        deviation = np.sqrt((p * (z - value[:, None]) ** 2).sum(axis=1))
+        baseline = (p * norms * z).sum(axis=1) / (p * norms).sum(axis=1)
+        gradient = np.einsum("mo,mod->md", p * z, w)
+        return Prompt(p, z, w, value, deviation, baseline, gradient, places, self.lengths[places])
+
+    def draw(self, at: At, table, uniforms):
+        """Draw prompts (B,) and outcomes (B, G) from uniforms (1 + G, B): by an alias table (M, 2), and by inversion."""
+        x = uniforms[0] * self.n_prompts
+        place = x.astype(int)
+        prompts = np.where(x - place >= table[place, 0], table[place, 1].astype(int), place)
+        below = np.cumsum(at.outcomes, axis=1)[prompts, :-1]
+        return prompts, (uniforms[1:].T[:, :, None] >= below[:, None, :]).sum(axis=2)
+
+    def advantages(self, at: At, estimator, prompts, outcomes):
+        """Run the kernel as plain Python on a batch."""
+        tables = [Prompt(*row) for row in zip(*self.seen(at, estimator), strict=True)]
+        return advantages(estimator, [tables[m] for m in prompts], outcomes)
+
+    def ratios(self, now: At, then: At, estimator, m, k):
+        """Return the ratios of the tokens of a response."""
+        return RATIOS[estimator.ratio.name](np.exp(now.logs[m, self.edges[k]]) / np.exp(then.logs[m, self.edges[k]]))
+
+    def weights(self, now: At, then: At, estimator, m, k, advantage):
+        """Return what the tokens of a response weigh, before pooling: ratio, clip, share, and the slope of a KL term."""
+        edges, aggregation, clip, kl = self.edges[k], estimator.aggregation, estimator.clip, estimator.kl.name
+        ratios = self.ratios(now, then, estimator, m, k)
+        weights = advantage * np.array([clipped(clip.name, r, advantage > 0.0, clip.low, clip.high) for r in ratios])
+        if kl.endswith("in loss"):
+            weights = weights - self.kl.strength * SLOPES[kl[:2]](now.logs[m, edges] - self.log_reference[m, edges])
+        return SHARES[aggregation.name](len(edges), aggregation.constant or self.lengths.max()) * weights
+
+    def clipped(self, now: At, then: At, estimator, prompts, outcomes, advantages):
+        """Count the tokens whose ratio a clip has changed, of responses with positive and with negative advantages."""
+        counts, clip = np.zeros(2, dtype=int), estimator.clip
+        for b, m in enumerate(prompts):
+            for k, advantage in zip(outcomes[b] // self.bandit.values.size, advantages[b], strict=True):
+                ratios = self.ratios(now, then, estimator, m, k)
+                changed = [clipped(clip.name, r, advantage > 0.0, clip.low, clip.high) for r in ratios] != ratios
+                counts += changed.sum() * np.array([advantage > 0.0, advantage < 0.0])
+        return counts
+
+    def estimates(self, now: At, then: At, estimator, prompts, outcomes, advantages):
+        """Return the estimate of each group of a batch, (B, d), whose responses were drawn at another point."""
+        batch_size, group_size = outcomes.shape
+        found, tokens = np.zeros((batch_size, self.dimension)), np.zeros(batch_size)
+        for b, m in enumerate(prompts):
+            for g, k in enumerate(outcomes[b] // self.bandit.values.size):
+                weights = self.weights(now, then, estimator, m, k, advantages[b, g])
+                found[b] += weights @ now.token_scores[m, self.edges[k]] / group_size
+                tokens[b] += len(self.edges[k])
+        if estimator.aggregation.name == "group tokens":
+            found *= group_size / tokens[:, None]
+        if estimator.aggregation.name == "batch tokens":
+            found *= batch_size * group_size / tokens.sum()
+        return found
+
+
 def response_terms(c: Case, m, estimator: gt.Estimator, theta, behaviour):
     """Return what a response adds to the estimate: for positive, for other advantages of 1, and besides, shape (3, K, d)."""
-    ratio, clip, aggregation, kl = estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl
-    constant = max(map(len, responses(c))) if aggregation.constant is None else aggregation.constant
-    terms = np.zeros((3, len(responses(c)), len(theta)))
-    for k, response in enumerate(responses(c)):
-        now, then = token_logs(c, theta, m, response), token_logs(c, behaviour, m, response)
-        if np.exp(then.sum()) == 0.0:
-            continue  # it is never drawn
-        w = token_scores(c, theta, m, response)
-        share = SHARES[aggregation.name](len(response), constant)
-        for t, r in enumerate(RATIOS[ratio.name](np.exp(now) / np.exp(then))):
-            for place, positive in enumerate((True, False)):
-                terms[place, k] += share * clipped(clip.name, r, positive, clip.low, clip.high) * w[t]
-        if c.problem.kl is not None and kl.name.endswith("in loss"):
-            slopes = SLOPES[kl.name[:2]](now - reference_logs(c, m, response))
-            terms[2, k] = -c.problem.kl.strength * share * (slopes @ w)
+    dense, terms = Dense.of(c), np.zeros((3, len(responses(c)), len(theta)))
+    now, then = dense.at(theta), dense.at(behaviour)
+    for k in np.flatnonzero(then.responses[m]):  # others are never drawn
+        weights = np.array([dense.weights(now, then, estimator, m, k, a) for a in (1.0, -1.0, 0.0)])
+        up, down, besides = weights @ now.token_scores[m, dense.edges[k]]
+        terms[:, k] = up - besides, besides - down, besides
     return terms
 
 
 def prompts(c: Case, kl="k1 in reward", behaviour=None) -> list[Prompt]:
     """Write out the outcomes of every prompt, with the penalty as a KL term has it, of the policy that sampled."""
-    behaviour = c.theta if behaviour is None else behaviour
-    return [_look(c, m, kl, behaviour.dtype.str, behaviour.tobytes()) for m in range(len(c.features))]
-
-
-@lru_cache(maxsize=256)
-def _look(c: Case, m, kl, kind, behaviour) -> Prompt:
-    """Return one prompt's; remembered, because the mixtures of one kernel and penalty see the same."""
-    behaviour, found = np.frombuffer(behaviour, kind), []
-    for k, response in enumerate(responses(c)):
-        logs = token_logs(c, behaviour, m, response)
-        penalty = 0.0
-        if c.kl is not None and kl.endswith("in reward") and np.exp(logs.sum()) > 0.0:
-            penalty = c.kl.strength * DIVERGENCES[kl[:2]](logs - reference_logs(c, m, response)).sum()
-        score = token_scores(c, behaviour, m, response).sum(axis=0)
-        for value, p in zip(c.bandit.values, c.bandit.probabilities[m, k], strict=True):
-            found.append((np.exp(logs.sum()) * p, value - penalty, score, k, len(response)))
-    p, z, w, k, lengths = (np.array(column) for column in zip(*found, strict=True))
-    mean, norms = (p * z).sum(), (w**2).sum(axis=1)
-    deviation, baseline = np.sqrt((p * (z - mean) ** 2).sum()), (p * norms * z).sum() / (p * norms).sum()
-    return Prompt(p, z, w, mean, deviation, baseline, (p * z) @ w, k, lengths)
+    dense = Dense.of(c)
+    return [Prompt(*row) for row in zip(*dense.known(dense.at(c.theta if behaviour is None else behaviour), kl), strict=True)]
 
 
 def groups(prompt: Prompt, group_size: int):
@@ -368,32 +451,6 @@ def batch_law(c: Case, estimator: gt.Estimator, batch_size, group_size, theta=No
     power = np.trace(covariance) + mean @ mean
     mse = np.trace(covariance) + ((mean - truth) ** 2).sum()
     return Law(mean, covariance, float(mse), (truth @ mean) ** 2 / (truth @ truth * power), errors, traces)
-
-
-def two_group_batches(c: Case, estimator: gt.Estimator, group_size, behaviour=None):
-    """Return the estimates of all batches of two groups, shape (n, d), and their probabilities, shape (n,).
-
-    Every pair of prompts and of ordered groups is there, so kernels and aggregations may couple groups.
-    """
-    behaviour = c.theta if behaviour is None else behaviour
-    drawn, pooled = prompts(c, estimator.kl.name, behaviour), estimator.aggregation.name
-    terms = [response_terms(c, m, estimator, c.theta, behaviour) for m in range(len(drawn))]
-    choices = [
-        (m, row, c.bandit.prompt_weights[m] * p)
-        for m, prompt in enumerate(drawn)
-        for row, p in zip(*groups(prompt, group_size), strict=True)
-    ]
-    estimates, chances = [], []
-    for batch in product(choices, repeat=2):
-        a = advantages(estimator, [drawn[m] for m, _, _ in batch], [row for _, row, _ in batch])
-        sums = np.array([sums_of(terms[m], drawn[m].responses[row], a[b]) for b, (m, row, _) in enumerate(batch)])
-        tokens = np.array([[drawn[m].lengths[row].sum()] for m, row, _ in batch])
-        if pooled == "batch tokens":
-            estimates.append(sums.sum(axis=0) / tokens.sum())
-        else:
-            estimates.append((sums / (tokens if pooled == "group tokens" else group_size)).mean(axis=0))
-        chances.append(prod(p for _, _, p in batch))
-    return np.array(estimates), np.array(chances)
 
 
 def assert_close(found, expected, tolerance=1e-12):

@@ -1,20 +1,29 @@
 """Networks of two layers written out: logits unit by unit, and their derivatives by steps along the imaginary axis."""
 
+from dataclasses import dataclass
+
 import numpy as np
-from dense import Dense
-from enumeration import Case
+from enumeration import Case, prefixes
 
 import grpo_theory as gt
 from grpo_theory.problem.two_layer import TwoLayerMap
 
-ACTIVATIONS = {
-    "tanh": np.tanh,
-    "relu": lambda a: np.where(a.real > 0.0, a, 0.0),
-    "identity": lambda a: a,
-}
+ACTIVATIONS = {"tanh": np.tanh, "relu": lambda a: np.where(a.real > 0.0, a, 0.0), "identity": lambda a: a}
 KINDS = (*ACTIVATIONS, "tree")
 STEP = 1e-30
 """An imaginary step: derivatives are exact to rounding, because nothing is subtracted."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCase(Case):
+    """A case whose logits are a network's, one of its rows (M, P) at each beginning of a response."""
+
+    network: TwoLayerMap | None = None
+    rows: np.ndarray | None = None
+
+    def features_at(self, theta):
+        rows, shape = self.rows, self.features.shape
+        return logits_of(self.network, theta)[rows].reshape(shape[:2]), derivatives_of(self.network, theta)[rows].reshape(shape)
 
 
 def network_case(kind="tanh", penalty="plain", width=4) -> Case:
@@ -28,7 +37,19 @@ def network_case(kind="tanh", penalty="plain", width=4) -> Case:
     bandit = gt.Bandit.from_law([-0.5, 1.0, 2.0], rng.dirichlet(np.ones(3), size=(2, 4)), [0.7, 0.3])
     kl = gt.KL(0.3, rng.dirichlet(np.full(4, 3.0), size=2)) if penalty == "kl" else None
     problem = gt.Problem(bandit, policy, kl, rng.normal(size=policy.dimension))
-    return Case(problem, np.zeros((2, policy.n_logits, policy.dimension)))
+    shape = 2, policy.n_logits, policy.dimension
+    return NetworkCase(problem, np.zeros(shape), network=policy.logit_map, rows=np.arange(2)[:, None])
+
+
+def listed_case(problem) -> NetworkCase:
+    """Make the case of a chain of learned features: its responses are listed, and each beginning has its state's logits."""
+    chain, twin = problem.policy, problem.listed()
+    rows = np.repeat(chain.starts[:, None], len(prefixes(Case(twin, None))), axis=1)
+    for p, prefix in enumerate(prefixes(Case(twin, None))):
+        for token in prefix:
+            rows[:, p] = chain.transitions[rows[:, p], token]
+    shape = len(rows), twin.policy.n_logits, problem.theta.size
+    return NetworkCase(twin, np.zeros(shape), network=chain.logit_map.network, rows=rows)
 
 
 def logits_of(network: TwoLayerMap, theta):
@@ -48,14 +69,6 @@ def derivatives_of(network: TwoLayerMap, theta):
     """Return the derivatives of the logits in theta, shape (M, K, d)."""
     shifts = 1j * STEP * np.eye(theta.size)
     return np.stack([logits_of(network, theta + shift).imag / STEP for shift in shifts], axis=-1)
-
-
-class DenseNetwork(Dense):
-    """A problem of a network written out: its features are those of the theta where they are asked for."""
-
-    def features_at(self, theta):
-        network = self.problem.policy.logit_map
-        return logits_of(network, theta), derivatives_of(network, theta)
 
 
 def differences(function, theta, step=1e-5):

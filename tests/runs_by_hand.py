@@ -6,14 +6,12 @@ from math import factorial, prod
 from typing import Any
 
 import numpy as np
-from dense import Dense
-from enumeration import Case
+from enumeration import Case, Dense, policy_of, prompt_gradients
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
 from streams_by_numpy import alias_rows
 
 import grpo_theory as gt
-from grpo_theory.problem.logits import FeatureMap, HeadMap, TabularMap
 
 COMPOSITIONS = [
     {"ratio": "token", "clip": "by sign", "aggregation": "own length"},
@@ -68,15 +66,9 @@ def small_case(kind="linear", rewards="binary", penalty="plain", n_prompts=2) ->
     None has if the rewards are "decided".  Responses are single tokens, or of one or two tokens ("tree" in the kind).
     """
     rng = np.random.default_rng([len(kind), len(rewards), len(penalty)])
-    paths = gt.TokenTree(n_prompts, 2, 2, end_token=0).paths if "tree" in kind else gt.TabularSoftmax(n_prompts, 2).paths
-    k, d, hidden = paths.n_responses, paths.n_logits, rng.normal(size=(n_prompts, 2))
-    features = {
-        "tabular": np.eye(n_prompts * d).reshape(n_prompts, d, -1),
-        "linear": rng.normal(size=(n_prompts, d, 3)),
-        "head": np.stack([np.kron(np.eye(d), h[None]) for h in hidden]),
-    }
-    maps = {"tabular": TabularMap(n_prompts, d), "linear": FeatureMap(features["linear"]), "head": HeadMap(hidden, d)}
-    policy = gt.Policy(maps[kind.split()[0]], paths)
+    like = gt.TokenTree(n_prompts, 2, 2, end_token=0) if "tree" in kind else gt.TabularSoftmax(n_prompts, 2)
+    made, k = {one: policy_of(one, like, rng) for one in ("head", "linear", "tabular")}, like.n_responses
+    policy, features = made[kind.split()[0]]
     values = [0.0, 1.0] if rewards == "binary" else [-0.5, 1.0, 2.0]
     law = np.eye(len(values))[rng.integers(len(values), size=(n_prompts, k))]
     if rewards != "decided":
@@ -84,7 +76,7 @@ def small_case(kind="linear", rewards="binary", penalty="plain", n_prompts=2) ->
         law[:, 0, 2:] = 0.0
     kl = gt.KL(0.3, rng.dirichlet(np.full(k, 3.0), size=n_prompts)) if penalty == "kl" else None
     bandit = gt.Bandit.from_law(values, law, [0.7, 0.3] if n_prompts == 2 else [1.0])
-    return Case(gt.Problem(bandit, policy, kl, 0.5 * rng.normal(size=policy.dimension)), features[kind.split()[0]])
+    return Case(gt.Problem(bandit, policy, kl, 0.5 * rng.normal(size=policy.dimension)), features)
 
 
 def ascend(theta, step, estimate, memory, count):
@@ -207,11 +199,22 @@ def match(runs, problem, law):
     return distance.max(), chi2.sf(statistic, (expected > 0.0).sum() - 1)
 
 
+def assert_match(runs, problem, law, factor=1.25):
+    """Assert that runs are those that there can be, and come as often; with other chances of half of them they would not."""
+    distance, p_value = match(runs, problem, law)
+    assert distance < 1e-9
+    assert p_value > 1e-6
+    chances, paths = law
+    ends = paths[:, -1] @ np.arange(paths.shape[2])
+    wrong = chances * np.where(ends > chances @ ends, factor, 1.0)
+    assert match(runs, problem, (wrong / wrong.sum(), paths))[1] < 1e-6
+
+
 def all_observations(c, estimators, behaviour, directions, sizes):
     """Return the chances (n,) of all batches, and what is observed of each: errors, power, gain, directions, (E, 4 + J, n)."""
     dense = Dense(c)
     now, then = dense.at(c.theta), dense.at(behaviour)
-    gradients, chances, rows = dense.gradients(now)[1], [], []
+    gradients, chances, rows = prompt_gradients(c, c.theta), [], []
     gradient = dense.bandit.prompt_weights @ gradients
     in_order = any(one.advantage.function is placed for one in estimators)
     for chance, prompts, outcomes in batches(dense, then, **sizes, in_order=in_order):

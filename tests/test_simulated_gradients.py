@@ -29,6 +29,7 @@ Z = 4.9
 SIZES = {"batch_size": 4, "group_size": 4}
 
 
+COUPLED = [name for name, one in gt.estimators().items() if one.advantage.couples_groups and one.advantage.name == name]
 IN_LOSS = {"ratio": "none", "aggregation": "own length", "kl": "k2 in loss", "advantage": "optimal_loo"}
 BATCHES = {
     "contrasts": ("tabular", "binary plain", NAMED, 3, 2, 1.0),
@@ -39,6 +40,7 @@ BATCHES = {
     "heads, off policy": ("head tree", "binary kl", COMPOSITIONS[:4], 2, 2, 0.2),
     "tables, off policy": ("tabular tree", "graded kl", ("rloo", "grpo", "dapo", "gspo"), 2, 2, 0.5),
     "called, a penalty in the loss": ("linear tree", "binary kl", (IN_LOSS, COMPOSITIONS[8]), 2, 2, 0.5),
+    "kernels that couple groups": ("linear tree", "binary plain", COUPLED, 2, 2, 1.0),
     "kernels of a user's": ("linear tree", "binary plain", (over_the_batch, placed, cubed), 2, 2, 1.0),
     "single responses": ("tabular", "graded kl", ("reinforce", "oracle", "optimal"), 3, 1, 1.0),
 }
