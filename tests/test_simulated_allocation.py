@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from dense import Dense
-from runs_by_hand import groups_of, match, small_case
+from enumeration import Dense
+from runs_by_hand import assert_match, groups_of, match, small_case
 
 import grpo_theory as gt
 from grpo_theory.estimation.allocation import spread_sizes
@@ -13,7 +13,6 @@ from grpo_theory.exact.allocation import least_sizes
 from grpo_theory.simulate.allocation import training_of
 from grpo_theory.simulate.rollouts import draw_prompts, fill_policy
 from grpo_theory.simulate.streams import LANES
-from grpo_theory.simulate.training import StepGrid
 
 LOW, HIGH, BUDGET = 2, 7, 13
 RULES = gt.allocation_rules()
@@ -112,10 +111,10 @@ def test_rules_give_what_they_say(problem):
     np.testing.assert_array_equal(law.sizes(gt.AllocationRule("error", RULES["uniform"].fill), 40), [24, 12, 4])
 
 
-def train(problem, rule, estimator="rloo", theta0=None, **changes):
+def train(problem, rule, estimator="rloo", **changes):
     how = {"batch_size": 4, "group_size": 6, "steps": 3, "replications": 9, "rng": 3} | changes
     schedule = gt.Constant(how.pop("step", 0.5))
-    return gt.simulate_training(problem, problem.theta if theta0 is None else theta0, estimator, schedule, **how, allocation=rule)
+    return gt.simulate_training(problem, problem.theta, estimator, schedule, **how, allocation=rule)
 
 
 def all_steps(c, rule, estimator, batch_size, budget):
@@ -149,37 +148,9 @@ def test_steps_are_those_that_there_can_be_and_come_as_often_as_they_should(kind
     kind, rewards = kind.split()
     c, rule, estimator = small_case(kind.replace("-", " "), rewards), RULES[name].between(2, 6), gt.estimators()[estimator]
     runs = train(c.problem, rule, estimator, batch_size=2, group_size=4, steps=1, replications=50_000, step=1.0)
-    distance, p_value = match(runs, c.problem, all_steps(c, rule, estimator, 2, 8))
-    assert distance < 1e-9
-    assert p_value > 1e-6
+    assert_match(runs, c.problem, all_steps(c, rule, estimator, 2, 8))
     if name != "vip_seen":  # which has seen nothing yet
         assert match(runs, c.problem, all_steps(c, RULES["uniform"].between(2, 6), estimator, 2, 8))[0] > 1e-3
-
-
-def test_runs_depend_on_no_workers_and_checkpoints_and_each_has_its_own_start(problem):
-    ways = {"workers": 1}, {"workers": 2, "checkpoints": [5, 12]}
-    one, other = (train(problem, "neyman", steps=12, replications=300, **how) for how in ways)
-    np.testing.assert_array_equal(one.theta, other.theta)
-    np.testing.assert_array_equal(one.objectives[:, -1], other.objectives[:, -1])
-    starts, turns = np.stack([problem.theta, -2.0 * problem.theta]), np.arange(9) % 2
-    mixed = train(problem, "sgpo", theta0=starts[turns]).theta
-    alone = np.stack([train(problem, "sgpo", theta0=start).theta for start in starts])
-    np.testing.assert_array_equal(mixed, alone[turns, np.arange(9)])
-
-
-@pytest.mark.parametrize("name", ["vip_seen", "neyman"])
-@pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam()])
-def test_runs_at_each_step_size_side_by_side_are_those_that_have_it_alone(problem, name, optimiser):
-    """With what they have seen of the prompts, for numbers of runs that fill a vector and that do not."""
-    rates, rule = np.array([0.05, 0.9, 0.3]), RULES[name].between(2, 8)
-    how = {"batch_size": 3, "group_size": 4, "steps": 12, "checkpoints": [4, 12], "rng": 7}
-    grid = StepGrid.of(problem, gt.estimators()["rloo"], rates, np.ones(12), (3, 4), optimiser, allocation=rule)
-    for runs in (2, 11):
-        found = grid.objectives(runs, rng=7, checkpoints=[4, 12])
-        for rate, own in zip(rates, found, strict=True):
-            alone = train(problem, rule, **how, step=rate, optimiser=optimiser, replications=runs)
-            np.testing.assert_allclose(own, alone.objectives, rtol=1e-10)
-        assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 def fill_if_remembered(known, costs):

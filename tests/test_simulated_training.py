@@ -1,25 +1,29 @@
 """Training runs: all that there can be, enumerated; the algorithm in plain Python; bits that nothing changes; and bad input."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
 from dense import TREES, Dense, token_case
 from enumeration import NAMED, POLICIES
+from networks import network_case
 from runs_by_hand import (
     COMPOSITIONS,
     Algorithm,
     adam_by_numpy,
     ascend,
+    assert_match,
     composed,
     cubed,
-    match,
     of_a_user,
     over_the_batch,
     placed,
     small_case,
 )
 from streams_by_numpy import uniforms_of_runs
+from test_memory import KALMAN
+from test_simulated_chains import short
 
 import grpo_theory as gt
 from grpo_theory.simulate import BLOCK_RUNS, policies
@@ -27,9 +31,6 @@ from grpo_theory.simulate.policies import logit_rule
 from grpo_theory.simulate.rollouts import draw_outcomes, make_policy_room, make_room, world_of
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.simulate.training import StepGrid
-
-RARE = 1e-6
-
 
 # ---- optimisers of a user's own
 
@@ -77,19 +78,6 @@ COURSES = {
 MOVES = {SPEEDY: adam_by_numpy(SPEEDY.betas, SPEEDY.eps)}
 
 
-def enumerated(c, estimator, how, batch_size=1, group_size=2, *, in_order=False):
-    """Return simulated runs, and the law of all that there can be."""
-    how, optimiser = dict(how), how.get("optimiser", gt.SGD())
-    how.pop("optimiser", None)
-    steps, sizes = DROP.steps(how.pop("steps")), {"batch_size": batch_size, "group_size": group_size}
-    if "ball" in how:
-        how["ball"] = gt.Ball(c.theta + 0.1, how["ball"])
-    move = ascend if optimiser == gt.SGD() else MOVES.get(optimiser, heavy_ball_by_numpy)
-    law = Algorithm(Dense(c), estimator, steps, move=move, **how).runs(c.theta, **sizes, in_order=in_order)
-    sizes |= {"steps": len(steps), "replications": 20_000, "rng": 1}
-    return gt.simulate_training(c.problem, c.theta, estimator, DROP, **sizes, **how, optimiser=optimiser), law
-
-
 @pytest.mark.parametrize("course", COURSES)
 def test_runs_are_those_that_there_can_be_and_come_as_often_as_they_should(course, registry):
     """To 1e-9, and by Pearson's statistic; chances that are wrong by a quarter do not pass."""
@@ -99,21 +87,21 @@ def test_runs_are_those_that_there_can_be_and_come_as_often_as_they_should(cours
         found = of_a_user(chosen, couples_groups=chosen is over_the_batch)
     else:
         found = composed(parts) if parts else gt.estimators()[chosen]
-    c, how = small_case(kind, rewards, penalty, 1 if one else 2), dict(how)
-    sizes = {name: how.pop(name) for name in ("batch_size", "group_size") if name in how}
-    runs, (chances, paths) = enumerated(c, found, how, **sizes, in_order=chosen is placed)
-    distance, p_value = match(runs, c.problem, (chances, paths))
-    assert distance < 1e-9
-    assert p_value > RARE
-    ends = paths[:, -1] @ np.arange(c.theta.size)
-    wrong = chances * np.where(ends > chances @ ends, 1.25, 1.0)
-    assert match(runs, c.problem, (wrong / wrong.sum(), paths))[1] < RARE
+    c, how = small_case(kind, rewards, penalty, 1 if one else 2), {"optimiser": gt.SGD(), "batch_size": 1, "group_size": 2} | how
+    if "ball" in how:
+        how["ball"] = gt.Ball(c.theta + 0.1, how["ball"])
+    runs = gt.simulate_training(c.problem, c.theta, found, DROP, **how, replications=20_000, rng=1)
+    optimiser, steps, *sizes = (how.pop(name) for name in ("optimiser", "steps", "batch_size", "group_size"))
+    move = ascend if optimiser == gt.SGD() else MOVES.get(optimiser, heavy_ball_by_numpy)
+    algorithm = Algorithm(Dense(c), found, DROP.steps(steps), move=move, **how)
+    assert_match(runs, c.problem, algorithm.runs(c.theta, *sizes, in_order=chosen is placed))
 
 
-def test_each_run_may_have_its_own_start():
-    c, sizes = small_case(), {"batch_size": 1, "group_size": 2, "steps": 2, "replications": 4, "rng": 3}
+@pytest.mark.parametrize("rule", [None, "sgpo"])
+def test_each_run_may_have_its_own_start(rule):
+    c, sizes = small_case(), {"batch_size": 4, "group_size": 6, "steps": 3, "replications": 4, "rng": 3, "allocation": rule}
     starts = np.stack([c.theta, -2.0 * c.theta])
-    runs = gt.simulate_training(c.problem, starts[np.arange(4) % 2], "rloo", DROP, **sizes, checkpoints=[0, 2])
+    runs = gt.simulate_training(c.problem, starts[np.arange(4) % 2], "rloo", DROP, **sizes, checkpoints=[0, 3])
     np.testing.assert_allclose(runs.objectives[:2, 0], gt.objective(c.problem, starts), rtol=1e-14)
     for first, start in enumerate(starts):
         alone = gt.simulate_training(c.problem, start, "rloo", DROP, **sizes)
@@ -152,15 +140,21 @@ LONG = [
     ("", COMPOSITIONS[0], {"inner_steps": 2, "ball": 0.4}),
     ("grpo", {}, {"inner_steps": 2, "optimiser": SPEEDY}),
     ("rloo", {}, {"batch_size": 16, "group_size": 15, "steps": 40}),
+    ("rloo", {}, {"network": "tanh", "inner_steps": 2}),
+    ("optimal_loo", {}, {"network": "relu"}),
+    ("optimal", {}, {"network": "identity", "optimiser": SPEEDY}),
+    ("optimal_loo", {}, {"network": "tree"}),
+    ("dapo", {}, {"network": "tree", "optimiser": SPEEDY, "inner_steps": 2}),
 ]
 
 
 @pytest.mark.parametrize(("number", "how"), list(enumerate(LONG)))
 def test_long_runs_are_those_of_the_algorithm(number, how, registry):
-    """Of all maps, single responses and sequences; the last runs are a second block's."""
+    """Of all maps, single responses, sequences and networks; the last runs are a second block's."""
     name, parts, how = how
-    c, found = token_case([*POLICIES, *TREES][number % 6], "kl"), composed(parts) if parts else gt.estimators()[name]
-    how = {"batch_size": 4, "group_size": 3, "steps": 24} | how
+    how, found = {"batch_size": 4, "group_size": 3, "steps": 24} | how, composed(parts) if parts else gt.estimators()[name]
+    network = how.pop("network", None)
+    c = network_case(network, "kl") if network else token_case([*POLICIES, *TREES][number % 6], "kl")
     options, sizes = dict(how), [how.pop(one) for one in ("batch_size", "group_size", "steps")]
     optimiser = how.pop("optimiser", gt.SGD())
     if "ball" in how:
@@ -203,6 +197,10 @@ SETTINGS = {
     "lag": {"lag": 3, "estimator": "cispo"},
     "one by one": {"problem": head_alone(), "estimator": "grpo", "batch_size": 4},
     "kernel that couples": {"estimator": "james_stein"},
+    "memory": {"estimator": KALMAN},
+    "allocation": {"problem": "tabular", "allocation": "neyman"},
+    "allocation by what was seen": {"problem": "tabular", "allocation": "vip_seen"},
+    "chain": {"problem": short(), "estimator": "gspo", "inner_steps": 2, "schedule": gt.Constant(0.5), "steps": 6},
     "penalty": {"problem": "kl-tabular", "schedule": gt.Constant(0.1), "batch_size": 1, "group_size": 5},
 }
 
@@ -211,9 +209,9 @@ SETTINGS = {
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_workers_checkpoints_length_and_number_of_runs_change_no_bit(setting):
     """Ten blocks, the last of them not whole: on one thread, on several, in calls that end at checkpoints, and fewer of them."""
-    many = 9 * BLOCK_RUNS + 30
+    many, ends = 9 * BLOCK_RUNS + 30, [0, 2, 26, 60] if "steps" not in setting else [0, 2, 6]
     one = train(**setting, workers=1, replications=many)
-    others = [train(**setting, workers=workers, replications=n, checkpoints=[0, 2, 26, 60]) for workers, n in ((2, many), (5, 3))]
+    others = [train(**setting, workers=workers, replications=n, checkpoints=ends) for workers, n in ((2, many), (5, 3))]
     for other in (*others, train(**setting, workers=1, replications=70)):
         for name in ("theta", "average", "farthest"):
             np.testing.assert_array_equal(getattr(other, name), getattr(one, name)[: len(other.theta)])
@@ -222,26 +220,28 @@ def test_workers_checkpoints_length_and_number_of_runs_change_no_bit(setting):
 
 
 @pytest.mark.parametrize(
-    ("problem", "estimator", "sizes", "optimiser"),
+    ("problem", "estimator", "sizes", "optimiser", "rule"),
     [
-        ("single", "grpo", (4, 4, 1, 0), gt.SGD()),
-        ("sequence-shared", "rloo", (8, 5, 4, 0), gt.Adam()),
-        ("tabular", "grpo", (4, 4, 2, 2), gt.SGD()),
-        (head_alone(), "rloo", (2, 4, 1, 0), gt.Adam()),
+        ("single", "grpo", (4, 4, 1, 0), gt.SGD(), None),
+        ("sequence-shared", "rloo", (8, 5, 4, 0), gt.Adam(), None),
+        ("tabular", "grpo", (4, 4, 2, 2), gt.SGD(), None),
+        (head_alone(), "rloo", (2, 4, 1, 0), gt.Adam(), None),
+        *(("tabular", "rloo", (3, 4, 1, 0), *both) for both in product((gt.SGD(), gt.Adam()), ("neyman", "vip_seen"))),
     ],
 )
-def test_several_rates_side_by_side_give_the_runs_that_each_gives_alone(problem, estimator, sizes, optimiser):
+def test_several_rates_side_by_side_give_the_runs_that_each_gives_alone(problem, estimator, sizes, optimiser, rule):
     """For numbers of runs that fill a block and that do not; iterates end where runs do."""
     problem = gt.gallery.problem(problem) if isinstance(problem, str) else problem
     rates, shape = np.array([0.05, 0.3, 0.11]), 1.0 / np.arange(1.0, 13.0)
-    made = [StepGrid.of(problem, gt.estimators()[estimator], rates, shape, sizes, optimiser, keeps=keeps) for keeps in (0, 1)]
-    how = dict(zip(("batch_size", "group_size", "inner_steps", "lag"), sizes, strict=True)) | {"steps": 12, "rng": 7}
+    more = {"optimiser": optimiser, "allocation": rule and gt.allocation_rules()[rule].between(2, 8)}
+    made = [StepGrid.of(problem, gt.estimators()[estimator], rates, shape, sizes, **more, keeps=keeps) for keeps in (0, 1)]
+    how = dict(zip(("batch_size", "group_size", "inner_steps", "lag"), sizes, strict=True)) | {"steps": 12, "rng": 7} | more
     for runs in (5, 50):
         found, paths = made[0].objectives(runs, 7, [4, 12]), made[1].iterates(runs, rng=7)
         for rate, own, path in zip(rates, found, paths, strict=True):
             asked = problem, problem.theta, estimator, rate * shape
-            alone = gt.simulate_training(*asked, **how, optimiser=optimiser, replications=runs, checkpoints=[4, 12])
-            np.testing.assert_allclose(own, alone.objectives, rtol=1e-9)
+            alone = gt.simulate_training(*asked, **how, replications=runs, checkpoints=[4, 12])
+            np.testing.assert_allclose(own, alone.objectives, rtol=1e-10)
             np.testing.assert_allclose(path[:, -1], alone.theta, rtol=1e-9, atol=1e-12)
         assert np.abs(found[0] - found[1]).max() > 1e-4
     still = StepGrid.of(problem, gt.estimators()[estimator], [0.0, 0.0], shape, sizes, keeps=True)
