@@ -3,11 +3,12 @@
 import itertools
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
-from scipy.spatial import cKDTree
-from scipy.stats import chi2
+from enumeration import Case, Dense
+from runs_by_hand import Algorithm, batches, match
 from test_chain import assert_one_law, free, goal, graded
 
 import grpo_theory as gt
@@ -15,7 +16,7 @@ import grpo_theory as gt
 SIZES = {"batch_size": 1, "group_size": 2}
 TREE = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
 PROBLEM = gt.Problem(gt.Bandit([[0.2, 0.9, 0.4]]), TREE, theta=[0.3, -0.2, 0.5, 0.1])
-OLD = np.array([0.1, 0.2, -0.3, 0.4])
+OLD, WORLD = np.array([0.1, 0.2, -0.3, 0.4]), Case(PROBLEM, np.eye(4)[None])
 
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -28,86 +29,58 @@ def uneven(point, settings):
     return np.broadcast_to(settings[0] * np.sin(1.0 + 3.0 * k + t), (len(point.probabilities), *k.shape))
 
 
+UNEVEN = gt.estimation.Credit("uneven", uneven, (0.7,))
+
+
 def estimator(credit, **parts):
     return gt.compose("credit_test", **{"advantage": "none"} | parts, credit=credit, overwrite=True)
 
 
-def weighted_scores(one, theta, old):
-    """The weighted score of each token of each response, by the sign of what multiplies it (K, T, 2, d)."""
-    now, before = PROBLEM.at(theta), PROBLEM.at(old)
-    paths, eye = TREE.paths, np.eye(TREE.n_logits)
-    found = np.zeros((3, 2, 2, TREE.dimension))
-    for k, t in zip(*np.nonzero(paths.taken), strict=True):
-        edge = paths.edges[k, t]
-        score = eye[edge].copy()
-        start = edge // 2 * 2
-        score[start : start + 2] -= now.token_probabilities[0, start : start + 2]
-        ratio = now.token_probabilities[0, edge] / before.token_probabilities[0, edge] if one.ratio.name == "token" else 1.0
-        kept = [ratio * (ratio <= 1.2), ratio * (ratio >= 0.8)] if one.clip.name == "by sign" else [ratio, ratio]
-        found[k, t] = np.multiply.outer(kept, score)
-    return found
+@cache
+def credits_of(credit, old):
+    return credit.function(PROBLEM.at(np.frombuffer(old)), credit.settings)[0]
 
 
-def terms(one, theta, old):
-    """The sums of weighted token scores of each response: what advantages multiply, by sign, and what credits add (K, d)."""
-    scores, added = weighted_scores(one, theta, old), np.zeros((3, TREE.dimension))
-    credits = one.credit.function(PROBLEM.at(old), one.credit.settings)[0]
-    for k, t in np.ndindex(3, 2):
-        added[k] += credits[k, t] * scores[k, t, 0 if credits[k, t] > 0.0 else 1]
-    return scores.sum(axis=1), added
+class Credited(Dense):
+    """The problem written out, with credits of tokens beside advantages; a clip by sign sees the sign of each."""
+
+    def weights(self, now, then, estimator, m, k, advantage):
+        plain, credits = super().weights, credits_of(estimator.credit, then.theta.tobytes())[k]
+        own = [plain(now, then, estimator, m, k, credits[t])[t] for t in range(self.lengths[k])]
+        return plain(now, then, estimator, m, k, advantage) + own
+
+
+def assert_moments(one, old, drawn):
+    """Assert that the law is that of pairs of a chance and an estimate."""
+    chances, estimates = (np.array(column) for column in zip(*drawn, strict=True))
+    mean, second = chances @ estimates, (estimates.T * chances) @ estimates
+    law = gt.gradient_law(PROBLEM, None, one, **SIZES, behaviour=old)
+    np.testing.assert_allclose(law.mean, mean, atol=1e-15)
+    np.testing.assert_allclose(law.covariance(), second - np.outer(mean, mean), atol=1e-15)
+    assert law.mean_squared_norm == pytest.approx(np.trace(second), abs=1e-14)
+    np.testing.assert_allclose(gt.gradient_mean(PROBLEM, None, one, **SIZES, behaviour=old), mean, atol=1e-15)
+    return law
 
 
 @pytest.mark.parametrize("parts", [{}, {"advantage": "rloo", "ratio": "token", "clip": "by sign"}], ids=["alone", "clipped"])
 def test_the_law_is_that_of_all_groups(parts):
-    credit = gt.estimation.Credit("uneven", uneven, (0.7,))
-    one, old = estimator(credit, **parts), OLD if parts else PROBLEM.theta
-    by_sign, added = terms(one, PROBLEM.theta, old)
-    pi, success = PROBLEM.at(old).probabilities[0], PROBLEM.bandit.mean_reward[0]
-    mean, second = np.zeros(4), np.zeros((4, 4))
-    for group in itertools.product(itertools.product(range(3), (0.0, 1.0)), repeat=2):
-        chance = np.prod([pi[k] * (success[k] if z else 1.0 - success[k]) for k, z in group])
-        estimate = np.zeros(4)
-        for (k, z), (_, other) in (group, group[::-1]):
-            advantage = z - other if parts else 0.0
-            estimate += 0.5 * (advantage * by_sign[k, 0 if advantage > 0.0 else 1] + added[k])
-        mean, second = mean + chance * estimate, second + chance * np.outer(estimate, estimate)
-    law = gt.gradient_law(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old)
-    np.testing.assert_allclose(law.mean, mean, atol=1e-15)
-    np.testing.assert_allclose(law.covariance(), second - np.outer(mean, mean), atol=1e-15)
-    np.testing.assert_allclose(gt.gradient_mean(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old), mean, atol=1e-15)
+    one, old, dense = estimator(UNEVEN, **parts), OLD if parts else PROBLEM.theta, Credited(WORLD)
+    now, then, drawn = dense.at(PROBLEM.theta), dense.at(old), []
+    for chance, *sample in batches(dense, then, 1, 2):
+        advantages = dense.advantages(then, one, *sample)
+        drawn.append((chance, dense.estimates(now, then, one, *sample, advantages)[0]))
+    law = assert_moments(one, old, drawn)
     runs = gt.simulate_gradients(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old, replications=50_000, rng=2)
     assert runs.mse[0] == pytest.approx(law.mse, rel=0.03)  # five standard errors; without credits it is a third off
 
 
-def ends_of_two_updates(one, step, lag):
-    """All ends of two updates on a group of two each, and their chances; the second is drawn anew, or as the first was."""
-    found = [(1.0, [PROBLEM.theta])]
-    for _ in range(2):
-        before, found = found, []
-        for chance, path in before:
-            theta, old = path[-1], path[0] if lag else path[-1]
-            (by_sign, added), success = terms(one, theta, old), PROBLEM.bandit.mean_reward[0]
-            pi = PROBLEM.at(old).probabilities[0]
-            for group in itertools.product(itertools.product(range(3), (0.0, 1.0)), repeat=2):
-                own = np.prod([pi[k] * (success[k] if z else 1.0 - success[k]) for k, z in group])
-                both = zip(group, group[::-1], strict=True)
-                estimate = sum((z - other) * by_sign[k, 0 if z > other else 1] + added[k] for (k, z), (_, other) in both)
-                found.append((chance * own, [*path, theta + 0.5 * step * estimate]))
-    chances, paths = zip(*found, strict=True)
-    return np.array(chances), np.array(paths)
-
-
 CLIPPED = {"advantage": "rloo", "ratio": "token", "clip": "by sign"}
-ENDS_AT = [[2, 1], [3, 4], [2, 2], [3, 3], [4, 4]]
-CHAIN = gt.Problem(
-    gt.StateRewards([0.0, 0.0, 0.2, 0.9, 0.4]),
-    gt.TokenChain(ENDS_AT, 2, end_token=0),
-    theta=[*PROBLEM.theta, *np.zeros(6)],
-)
+ENDING = gt.TokenChain([[2, 1], [3, 4], [2, 2], [3, 3], [4, 4]], 2, end_token=0)
+CHAIN = gt.Problem(gt.StateRewards([0.0, 0.0, 0.2, 0.9, 0.4]), ENDING, theta=[*PROBLEM.theta, *np.zeros(6)])
 """The same policy, by state."""
 TRAINED = {
-    "a function's": (PROBLEM, gt.estimation.Credit("uneven", uneven, (0.7,)), {"advantage": "rloo"}, 0),
-    "a function's, clipped": (PROBLEM, gt.estimation.Credit("uneven", uneven, (0.7,)), CLIPPED, 1),
+    "a function's": (PROBLEM, UNEVEN, {"advantage": "rloo"}, 0),
+    "a function's, clipped": (PROBLEM, UNEVEN, CLIPPED, 1),
     "values, clipped": (PROBLEM, "gae", CLIPPED, 1),
     "values of moving policies": (PROBLEM, "gae", {"advantage": "rloo"}, 0),
     "on a chain": (CHAIN, "gae", {"advantage": "rloo"}, 0),
@@ -120,17 +93,17 @@ def test_training_goes_where_credits_lead(name):
     """Every run ends where some two updates end, and ends come as often as they should; by credits of the start they do not."""
     problem, credit, parts, lag = TRAINED[name]
     one = estimator(credit, **parts)
-    chances, paths = ends_of_two_updates(one, 2.0, lag)
+    law = Algorithm(Credited(WORLD), one, np.full(2, 2.0), lag=lag).runs(PROBLEM.theta, 1, 2)
     how = {"batch_size": 1, "group_size": 2, "steps": 2, "lag": lag, "replications": 2_000 if problem is PROBLEM else 400}
-    theta = gt.simulate_training(problem, None, one, gt.Constant(2.0), **how, rng=5).theta[:, :4]
-    keys, place = np.unique(paths[:, -1].round(8), axis=0, return_inverse=True)
-    distance, nearest = cKDTree(keys).query(theta)
-    assert distance.max() < 1e-7
-    expected = np.bincount(place.ravel(), weights=chances) * len(theta)
-    assert chi2.sf(((np.bincount(nearest, minlength=len(keys)) - expected) ** 2 / expected).sum(), len(keys) - 1) > 1e-6
-    still = replace(one, credit=gt.estimation.CREDITS["none"])
-    others = gt.simulate_training(problem, None, still, gt.Constant(2.0), **how, rng=5).theta[:, :4]
-    assert np.median(cKDTree(keys).query(others)[0]) > 1e-3
+
+    def matched(one):
+        runs = gt.simulate_training(problem, None, one, gt.Constant(2.0), **how, rng=5)
+        return match(replace(runs, theta=runs.theta[:, :4], average=runs.average[:, :4]), PROBLEM, law)
+
+    distance, p_value = matched(one)
+    assert distance < 1e-7
+    assert p_value > 1e-6
+    assert matched(replace(one, credit=gt.estimation.CREDITS["none"]))[0] > 1e-3
 
 
 def test_exact_values_are_unbiased_and_quieter():
@@ -161,8 +134,11 @@ def test_the_law_is_that_of_all_continuations(parts, decay):
     """Each value before a token is the mean of two continuations, drawn for each response; all of them are enumerated."""
     credit = gt.estimation.CREDITS["gae"].with_settings(decay).with_continuations(2)
     one, old = estimator(credit, **parts), OLD if parts else PROBLEM.theta
-    scores = weighted_scores(one, PROBLEM.theta, old)[:, :, 0]
-    pi, success = PROBLEM.at(old).probabilities[0], PROBLEM.bandit.mean_reward[0]
+    dense = Dense.of(WORLD)
+    now, then = dense.at(PROBLEM.theta), dense.at(old)
+    weights = [dense.weights(now, then, one, 0, k, 1.0)[:, None] for k in range(3)]
+    scores = [own * now.token_scores[0, edges] for own, edges in zip(weights, dense.edges, strict=True)]
+    pi, success = then.responses[0], PROBLEM.bandit.mean_reward[0]
     assert TREE.paths.tokens == ((0,), (1, 0), (1, 1))
     start, later = (
         mean_of_two([*zip(pi, success, strict=True)]),
@@ -170,18 +146,12 @@ def test_the_law_is_that_of_all_continuations(parts, decay):
     )
     drawn = []
     for k, z, (first, p), (second, q) in itertools.product(range(3), (0.0, 1.0), start, later):
-        credits = np.diff([first, second, success[k]] if k else [first, success[k], success[k]])
-        credits[0] += decay * credits[1]
+        credits = np.diff([first, second, success[k]] if k else [first, success[k]])
+        credits[:-1] += decay * credits[1:]
         drawn.append((pi[k] * (success[k] if z else 1.0 - success[k]) * p * q, z, scores[k].sum(axis=0), credits @ scores[k]))
-    mean, second_moment = np.zeros(4), np.zeros((4, 4))
-    for (p, z, u, v), (q, y, w, x) in itertools.product(drawn, repeat=2):
-        estimate = 0.5 * ((z - y) * (u - w) + v + x) if parts else 0.5 * (v + x)
-        mean, second_moment = mean + p * q * estimate, second_moment + p * q * np.outer(estimate, estimate)
-    law = gt.gradient_law(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old)
-    np.testing.assert_allclose(law.mean, mean, atol=1e-14)
-    np.testing.assert_allclose(law.covariance(), second_moment - np.outer(mean, mean), atol=1e-14)
-    assert law.mean_squared_norm == pytest.approx(np.trace(second_moment), abs=1e-14)
-    np.testing.assert_allclose(gt.gradient_mean(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old), mean, atol=1e-14)
+    pairs = itertools.product(drawn, repeat=2)
+    mixed = 1.0 if parts else 0.0
+    assert_moments(one, old, [(p * q, 0.5 * (mixed * (z - y) * (u - w) + v + x)) for (p, z, u, v), (q, y, w, x) in pairs])
 
 
 @pytest.mark.parametrize("kind", ["drawn", "decided"])
@@ -294,6 +264,7 @@ def test_what_cannot_have_credits_says_so(check_refused):
     penalised = gt.Problem(PROBLEM.bandit, TREE, gt.KL(0.1, [[0.2, 0.5, 0.3]]))
     short = gt.estimation.Credit("short", lambda point, settings: np.zeros((1, 2)))
     behind = {"behaviour": chain.theta + np.sin(np.arange(chain.theta.size))}
+    k3_inside, nothing = estimator("values", kl="k3 in reward"), gt.estimation.CREDITS["none"]
     late, whole = estimator("gae", ratio="token", clip="by sign"), estimator("values", ratio="trajectory")
     check_refused(
         (lambda: gt.simulate_training(PROBLEM, None, estimator("vine"), gt.Constant(0.1), **run, steps=1), "continuations"),
@@ -304,23 +275,11 @@ def test_what_cannot_have_credits_says_so(check_refused):
         (lambda: gt.simulate_gradients(chain, None, whole, **run, **behind), "weigh each token by its own ratio"),
         (lambda: gt.exact.climbed(one, [0.0, 1.0], group_size=2), "no function of the rewards' law"),
         (lambda: estimator("value"), "credit must be"),
-        (
-            lambda: gt.gradient_law(PROBLEM, PROBLEM.theta, clipped, **SIZES, behaviour=OLD),
-            "clip that does not depend on the sign",
-        ),
-        (
-            lambda: gt.simulate_gradients(penalised, PROBLEM.theta, estimator("vine"), **run),
-            "its KL term in the loss",
-        ),
+        (lambda: gt.gradient_law(PROBLEM, None, clipped, **SIZES, behaviour=OLD), "clip that does not depend on the sign"),
+        (lambda: gt.simulate_gradients(penalised, PROBLEM.theta, estimator("vine"), **run), "its KL term in the loss"),
         (lambda: gt.estimation.CREDITS["vine"].with_continuations(-1), "continuations must be"),
-        (
-            lambda: gt.gradient_law(penalised, None, estimator("values", kl="k3 in reward"), **SIZES),
-            "'k1 in reward' or in the loss",
-        ),
-        (
-            lambda: gt.gradient_law(PROBLEM, None, estimator(gt.estimation.CREDITS["none"].with_continuations(2)), **SIZES),
-            "exact values, as 'values' and 'gae' are",
-        ),
+        (lambda: gt.gradient_law(penalised, None, k3_inside, **SIZES), "'k1 in reward' or in the loss"),
+        (lambda: nothing.with_continuations(2), "exact values, as 'values' and 'gae' are"),
         (lambda: gt.gradient_law(PROBLEM, PROBLEM.theta, estimator(short), **SIZES), r"credit must have shape .*\(M, K, T\)"),
     )
     assert len(gt.mean_path(PROBLEM, PROBLEM.theta, one, gt.Constant(0.5), group_size=2, steps=3).theta) == 4
