@@ -7,16 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from simulations.gradient.sampled_statistics import HEAD, of_responses, scores_of
-from simulations.gradient.sampled_terms import (
-    ANOTHERS,
-    OTHERS,
-    Sample,
-    Scores,
-    components,
-    mean_of_pairs,
-    noise,
-    prompt_terms,
-)
+from simulations.gradient.sampled_terms import ANOTHERS, OTHERS, Sample, Scores, components, mean_of_pairs, noise, prompt_terms
 from simulations.jackknife import jackknife_error, weighted_error
 
 LIMIT = 4.9
