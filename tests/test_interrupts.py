@@ -50,12 +50,14 @@ def test_an_interrupt_during_the_imports_is_one_line(tmp_path, asked):
 
 
 TRAINING = """
+import atexit, time
 import grpo_theory as gt
+atexit.register(lambda: print(time.process_time()))
 problem = gt.gallery.problem("kl-linear")
 sizes = {"batch_size": 1, "group_size": 4, "replications": 256, "rng": 1, "workers": WORKERS}
 for steps in (8, 5_000_000):
     gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), steps=steps, **sizes)
-    print("begun", flush=True)
+    print(time.process_time(), flush=True)
 """
 
 
@@ -64,12 +66,11 @@ def test_an_interrupt_ends_a_long_simulation_at_once(workers):
     """It would take minutes; the blocks that threads are at do not go on to their ends, nor threads to further blocks."""
     made = [sys.executable, "-c", TRAINING.replace("WORKERS", workers)]
     with started(made, cwd=ROOT) as process:
-        assert process.stdout.readline() == "begun\n"
+        begun = float(process.stdout.readline())
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        start = time.monotonic()
-        _, error = process.communicate(timeout=60)
-    assert time.monotonic() - start < 3.0
+        said, error = process.communicate(timeout=60)
+    assert float(said) - begun < 3.5 * int(workers), "seconds of processors, of which a busy machine gives less"
     assert error.rstrip().endswith("KeyboardInterrupt")
 
 
