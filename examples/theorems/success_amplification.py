@@ -3,6 +3,8 @@
 In the broken cases the recursion lacks the division by the deviation, the penalty has the wrong sign, and groups are of 8.
 """
 
+from itertools import accumulate
+
 import numpy as np
 
 import grpo_theory as gt
@@ -33,9 +35,7 @@ def best(reference, p, beta):
 def iterated(beta, rng, wrong=False):
     """Three steps as the recursion has them; the fixed point of groups without end, which is h's, and the mean update there."""
     reference = rng.dirichlet(np.ones(6))
-    success = [float(reference @ RIGHT)]
-    for _ in range(3):
-        success.append(best(reference, success[-1], beta))
+    success = list(accumulate(range(3), lambda p, _: best(reference, p, beta), initial=float(reference @ RIGHT)))
     tied, free = (gt.Problem(gt.Bandit([RIGHT]), gt.TabularSoftmax(1, 6), kl) for kl in (gt.KL(beta, [reference]), None))
     theta, sizes = gt.fixed_point(tied, np.log(reference), K2).theta, {"batch_size": 1, "group_size": 8 if wrong else 64}
     whole, part = (np.linalg.norm(gt.gradient_mean(*one, **sizes)) for one in ((tied, theta, K2), (free, theta, "grpo")))
