@@ -123,15 +123,6 @@ class Advantage(Part):
         """The parameters' values, shape (P,)."""
         return np.array(list(self.parameters.values()), dtype=np.float64)
 
-    def remembered(self, n_prompts: int) -> Array:
-        """Return what is remembered of so many prompts before the first rollout, shape (S, M); S is 0 without a memory."""
-        if self.memory is None:
-            return np.empty((0, n_prompts))
-        start = self.memory.start
-        if len(start) not in (1, n_prompts):
-            raise ValueError(f"start must have 1 or {n_prompts} rows in the memory of {self.name!r}, got {len(start)}")
-        return np.resize(start, (n_prompts, start.shape[1])).T
-
     @property
     def description(self) -> str:
         """The first line of the kernel's docstring."""

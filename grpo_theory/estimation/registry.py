@@ -112,6 +112,15 @@ class Estimator:
         check_shape("start", (made := replace(known, start=start)).start, (len(made.start), known.start.shape[1]), "(M, S)")
         return replace(self, advantage=replace(self.advantage, memory=made))
 
+    def remembered(self, n_prompts: int) -> Array:
+        """Return what is remembered of so many prompts before the first rollout, shape (S, M); S is 0 without a memory."""
+        if self.advantage.memory is None:
+            return np.empty((0, n_prompts))
+        start = self.advantage.memory.start
+        if len(start) not in (1, n_prompts):
+            raise ValueError(f"start must have 1 or {n_prompts} rows in the memory of {self.name!r}, got {len(start)}")
+        return np.resize(start, (n_prompts, start.shape[1])).T
+
     def check_group_size(self, group_size: int) -> None:
         """Raise ValueError if the estimator is not defined for groups of this size, or its kernel fails on them."""
         if group_size < (least := self.advantage.minimum_group_size):

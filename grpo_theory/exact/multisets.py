@@ -196,7 +196,7 @@ def looked_at(point: Point, estimator: Estimator) -> list[Looked]:
     `distinct_prompts` returns.
     """
     kept, reads = _LOOKED.setdefault(point, {}), estimator.reads
-    memory = estimator.advantage.remembered(point.policy.n_prompts)
+    memory = estimator.remembered(point.policy.n_prompts)
     key = estimator.kl, reads.intersection((*FIELDS, "memory")), memory.tobytes()
     if key not in kept:
         seen = outcome_table(point, estimator.kl)

@@ -476,7 +476,7 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         if "lengths" in estimator.reads:
             fields[RESPONSE_FIELDS.index("lengths")] = float(chain.lengths[0])
         classes = Classes(prompts, chance, fields)
-        known = *sampler.moments.known_to_oracles, *estimator.advantage.remembered(chain.n_prompts)
+        known = *sampler.moments.known_to_oracles, *estimator.remembered(chain.n_prompts)
         looked = distinct_prompts(classes, known, estimator.reads)
         # E[X_f | Z = z] = M_0/P(Z = z) and E[<X_f, X_g> | Z = z] = Q_0/P(Z = z) (docs/derivations.md, section 15.1).
         given = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]

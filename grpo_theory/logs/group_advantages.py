@@ -143,7 +143,7 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
         )
     order, ends = np.argsort(index, kind="stable"), np.cumsum(sizes)
     tokens = np.ones(rewards.size, dtype=np.int64) if lengths is None else np.rint(lengths).astype(np.int64)
-    found, memory = np.empty(rewards.size), estimator.advantage.remembered(len(sizes))
+    found, memory = np.empty(rewards.size), estimator.remembered(len(sizes))
     for size in used:
         estimator.check_group_size(int(size))
         first = ends[sizes == size] - size

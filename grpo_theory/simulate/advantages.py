@@ -379,7 +379,7 @@ class Caller:
         by_level = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1)
         own = np.take_along_axis(by_level, law.levels.T[:, :, None], axis=2) if law.stride == 1 else by_level
         of_response = np.stack([seen.squared_score_norms, seen.log_probabilities])
-        of_prompt = np.stack([*seen.prompt_fields, *estimator.advantage.remembered(len(by_level))])
+        of_prompt = np.stack([*seen.prompt_fields, *estimator.remembered(len(by_level))])
         self._facts = own.reshape(len(by_level), -1), of_response, seen.lengths, of_prompt
 
     def advantages(self, batches: Batches) -> Array:

@@ -344,7 +344,7 @@ class Runs:
         rule = rollouts.Rule(sizes.group_size, table, affine, training.by_sign, training.weighing, moves)
         self._rule = rule if type(optimiser) in (SGD, Adam) else None
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
-        self._memories = np.repeat(training.estimator.advantage.remembered(policy.n_prompts).T[None], lanes, axis=0)
+        self._memories = np.repeat(training.estimator.remembered(policy.n_prompts).T[None], lanes, axis=0)
         self.record = NO_RECORD
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
 

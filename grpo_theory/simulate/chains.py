@@ -394,7 +394,7 @@ class ChainGradients:
                     law /= np.maximum(law.sum(axis=-1, keepdims=True), 0.5)
                     generator = np.random.Generator(np.random.SFC64([*self.words.tolist(), number]))
                     of_values = (generator.multinomial(draws, law) / draws - law) @ values
-                shown = [*batch, *own.estimator.advantage.remembered(self.current.policy.n_prompts)[:, walks.prompts]]
+                shown = [*batch, *own.estimator.remembered(self.current.policy.n_prompts)[:, walks.prompts]]
                 advantages = advantages_in(own.estimator, shown, batch_size)
                 logit_gradients = own.logit_gradients(walks, advantages, batch_size, of_values)
                 vectors = self.current.tangent.vectors(logit_gradients)
@@ -453,7 +453,7 @@ class ChainRun:
         self.training, self.words, self.number, self.count = training, words, number, 0
         self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
-        self._memory = training.estimator.advantage.remembered(training.problem.policy.n_prompts).T[None].copy()
+        self._memory = training.estimator.remembered(training.problem.policy.n_prompts).T[None].copy()
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
         self._walks = make_walks(
             training.sizes.batch_size, training.sizes.group_size, on_chain(training.problem, start).policy.horizon
