@@ -35,7 +35,7 @@ LOSS = 0.1
 """A tenth of the efficiency is a tenth of the steps."""
 DIRECTIONS, QUICK_DIRECTIONS = 10, 2
 """How many directions are drawn: with ten, half of all directions are worse than the worst of them once in a thousand times."""
-CONTROLS = 4
+CONTROLS = 2
 """The number of directions in which they drift by 2 nats."""
 SHOWN = {name: (name, "none") for name in ("none", "token", "trajectory")} | {"token, clipped": ("token", "by sign")}
 """Ratios and clips of the leave-one-out estimator, tokens added up."""
