@@ -6,6 +6,9 @@ tests/mutants/ lists the faults as data, one list a room. A fault is a file, a p
 takes its place, and the tests. The tests are first run on the code as it is, and must pass. A fault that they do not see ends
 the program with status 1. The machine code of that first run serves faults in files that hold no kernel. What then seems to
 survive is tried once more without it, because a kernel may have read a constant of such a file.
+
+All faults take two cores some 100 minutes. What was seen is kept in .mutants, by a hash of all files, and an interrupted run goes
+on where it was.
 """
 
 import argparse
@@ -25,7 +28,7 @@ from typing import NamedTuple
 from grpo_theory.jit import cache_folder
 
 TOP = Path(__file__).resolve().parents[1]
-LISTS = TOP / "tests" / "mutants"
+LISTS, KEPT = TOP / "tests" / "mutants", TOP / ".mutants"
 LIMIT = 600
 """Seconds after which tests that do not end count as having seen the fault: an endless loop is one."""
 FAILED = 1
@@ -125,6 +128,9 @@ def main() -> int:
         for number in range(options.workers):
             folders.put(copy_tree(Path(root) / str(number)))
         first = folders.get()
+        files = sorted(path for path in first.rglob("*") if path.is_file())
+        kept = KEPT / hashlib.sha1(b"".join(path.read_bytes() for path in files)).hexdigest()
+        before = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
         tests = dict.fromkeys(test for one in chosen for test in one.tests)
         status, said = run_tests(first, *tests, "-n", str(options.workers), "--dist", "loadfile", limit=None)
         if status == FAILED:  # clocks, say, of tests that ran beside others
@@ -137,6 +143,9 @@ def main() -> int:
         folders.put(first)
 
         def tried(mutant: Mutant) -> bool:
+            name = hashlib.sha1(repr(mutant).encode()).hexdigest()
+            if name in before:
+                return True
             folder, start = folders.get(), time.perf_counter()
             try:
                 seen = is_seen(mutant, folder, first)
@@ -144,6 +153,10 @@ def main() -> int:
                 folders.put(folder)
             shown = f"{mutant.file}: {mutant.new.strip()[:60]!r}"
             print(f"{'seen' if seen else 'SURVIVED':8s} {time.perf_counter() - start:5.1f} s  {shown}", flush=True)
+            if seen:
+                KEPT.mkdir(exist_ok=True)
+                with kept.open("a", encoding="utf-8") as file:
+                    file.write(name + "\n")
             return seen
 
         with ThreadPoolExecutor(options.workers) as threads:
