@@ -69,7 +69,7 @@ BAD = [
     ("a.jsonl", of(reward=lambda k: {"right": 1}), r"objects with the fields right: name one, as in reward\.score"),
     ("a.jsonl", of(prompt=lambda k: 2.0**60 + 2048 * k), r"more digits than a number of the file keeps apart"),
     ("a.jsonl", '{"problem": "a", "n_correct": 5, "k": 4}\n', r"whole number of successes, of so many .* and one is 5 of 4"),
-    ("a.jsonl", GOOD * 300 + f'{{"prompt": "a", "other": {"[" * 9000}{"]" * 9000}}}\n', "line 601: nested too deep"),
+    ("a.jsonl", GOOD * 300 + f'{{"prompt": "a", "other": {"[" * 100_000}{"]" * 100_000}}}\n', "line 601: nested too deep"),
     ("a.json", "[1, 2]", r"a\.json holds no rows: a list of objects"),
     ("a.parquet", parquet(pa.table({"prompt": ["x"] * 999, "reward": np.arange(999.0)}))[:-100], "a.parquet is broken"),
 ]  # fmt: skip
