@@ -1,14 +1,14 @@
 """Hidden biases (arXiv 2601.05002, property (ii)): with Adam, training is insensitive to the scale of rewards.
 
-Runs with rewards a hundred times as large see the same draws, and end within a thousandth of the same success (rloo, 60 updates).
-In the broken case plain ascent trains.
+Runs with rewards a hundred times as large see the same draws. In the broken case plain ascent trains.
 """
 
 import numpy as np
 
 import grpo_theory as gt
 
-SAME = gt.Statement("hidden biases/Adam", "arXiv 2601.05002, (ii)", "with Adam, rewards times 100 end as they are", "upper bound")
+TEXT = "with Adam, rewards a hundred times as large end within a thousandth of the same success (rloo, 60 updates)"
+SAME = gt.Statement("hidden biases/Adam", "arXiv 2601.05002, property (ii)", TEXT, "upper bound")
 HOW = {"batch_size": 8, "group_size": 4, "steps": 60, "replications": 1024, "workers": 1}
 
 
