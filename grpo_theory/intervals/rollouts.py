@@ -155,6 +155,13 @@ class Rollouts(Groups):
         if self.scores is not None:
             check_shape("scores", self.scores, (*self.rewards.shape, self.scores.shape[-1]), "(..., B, G, J), one row a reward")
 
+    @classmethod
+    def _of_checked(cls, rewards: Array, scores: Array | None) -> Rollouts:
+        """Return the rollouts of new arrays whose numbers have been checked."""
+        rollouts = cls.__new__(cls)
+        vars(rollouts).update(rewards=read_only(rewards), scores=read_only(scores))
+        return rollouts
+
     @property
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
@@ -382,7 +389,7 @@ class RaggedRollouts(Groups):
         statistics: Array | None = None
         for size, prompts, rows in zip(sizes, prompts_by_size, rows_by_size, strict=True):
             scores = None if self.scores is None else self.scores[rows].reshape(prompts.size, size, -1)
-            found = statistic(Rollouts(self.rewards[rows].reshape(-1, size), scores))
+            found = statistic(Rollouts._of_checked(self.rewards[rows].reshape(-1, size), scores))
             statistics = np.empty((self.batch_size, *found.shape[1:])) if statistics is None else statistics
             statistics[prompts] = found
         return np.asarray(statistics)

@@ -502,5 +502,6 @@ def check_takes(name: str, function: Callable[..., Any], *arguments: str) -> Non
     except (TypeError, ValueError):
         if signature is not None:
             wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
-            got = f"got one of ({taken}). Wrap it, as in `lambda {wanted}: ...`"
-            raise TypeError(f"{name} must be a function of ({wanted}), {got}") from None
+            got = f"one of ({taken})" if taken else "one without arguments"
+            told = f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`"
+            raise TypeError(told) from None
