@@ -10,9 +10,6 @@ from grpo_theory.intervals.interval import Interval, around, check_level, studen
 from grpo_theory.validation import ROUNDING, Array, Flags, as_count, as_fraction, as_number, as_positive, as_real_array
 
 MOST_SEEDS = 10_000_000
-
-LARGEST_EFFECT = 1e6
-"""In standard deviations: any larger one is found as soon."""
 WAITING = "limits are infinite where there are too few pairs yet to bound the difference, or all differences so far are equal"
 
 
@@ -182,7 +179,7 @@ def pairs_needed(effect: float, power: float, level: float) -> int:
     """
     from scipy.stats import nct  # slow to import, and seldom wanted
 
-    signal, most = min(effect, LARGEST_EFFECT), range(MOST_SEEDS + 1)
+    signal, most = min(effect, 1e6), range(MOST_SEEDS + 1)  # any larger effect is found as soon
     return bisect_left(most, power, lo=2, key=lambda n: nct.sf(student_quantile(n - 1, level), n - 1, np.sqrt(n) * signal))
 
 

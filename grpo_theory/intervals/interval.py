@@ -141,11 +141,6 @@ def student_quantile(degrees_of_freedom: Number, level: float) -> Number:
     return -stdtrit(degrees_of_freedom, (1.0 - level) / 2.0)
 
 
-def normal_quantile(level: float) -> float:
-    """Return what a standard normal variable exceeds in size with probability 1 - level."""
-    return -float(ndtri((1.0 - level) / 2.0))
-
-
 def around(
     estimate: Number, standard_error: Number, level: float, quantile: Number = None, *, single: bool = False, of: str = ""
 ) -> Interval:
@@ -160,7 +155,8 @@ def around(
     if single and constant.any():
         where = ", ".join(str(i) for i in np.flatnonzero(constant)) if constant.ndim else ""
         raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
-    half = (normal_quantile(level) if quantile is None else quantile) * standard_error
+    # What |z| exceeds with probability 1 - level is read from the lower tail: levels that are next to 1 have one too.
+    half = (-ndtri((1.0 - level) / 2.0) if quantile is None else quantile) * standard_error
     estimate, standard_error, half = np.asarray(estimate), np.asarray(standard_error), np.asarray(half)
     return Interval(estimate, standard_error, estimate - half, estimate + half, level)
 
@@ -235,8 +231,7 @@ def quotient_limits(
     low = np.divide(c, root, out=np.zeros_like(root), where=(c > 0.0) & (root > 0.0))
     # At t = lower, high = (b + sqrt(b^2 - a c))/a if a > 0, else inf (docs/derivations.md, section 10).
     a, root, _ = quadratic(lower)
-    high = np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
-    return low, high
+    return low, np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
 
 
 SPREADS = np.arange(0.0, 2.51, 0.25)

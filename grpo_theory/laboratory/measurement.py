@@ -275,8 +275,7 @@ class Coverage:
     def summary(self) -> str:
         """Return a table to be printed: `measures`, a row each, after the numbers of replications and failures."""
         measured = self.measures().drop(columns=["replications", "failures"])
-        failures = int(np.sum(self.failures))
-        title = f"Coverage of {self.replications:,} intervals, {failures:,} without an answer"
+        title = f"Coverage of {self.replications:,} intervals, {np.sum(self.failures):,} without an answer"
         return f"{title}\n{measured.to_string(index=False, float_format='{:.4g}'.format)}"
 
     def to_frame(self) -> pd.DataFrame:

@@ -439,8 +439,7 @@ class Trial:
         """Return the answers on datasets start to stop - 1 of a block that has been drawn."""
         size = self.experiment.block_replications
         unknown = np.array((*[np.nan] * len(NUMBERS), False, False), dtype=FIELDS)
-        table = np.full((size, len(self.levels), *self.truth.shape), unknown)
-        answers = Answers(table)
+        answers = Answers(np.full((size, len(self.levels), *self.truth.shape), unknown))
         for number in range(len(self.levels)):
             # A function that takes whole blocks is asked once. Where it refuses, the datasets are asked about one by one,
             # so that only those that deserve it are refused.
@@ -452,7 +451,7 @@ class Trial:
                 with _named(block * size + i, block * size + i + 1):
                     if (why := self._refusal(answers, i, number, datasets)) is not None:
                         answers.refusals.setdefault(block * size + i, why)
-        table = table[start:stop]
+        table = answers.table[start:stop]
         low, high = table["low"], table["high"]
         failed = np.isnan(low) | np.isnan(high)
         if answers.joint:
