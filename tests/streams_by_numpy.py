@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from grpo_theory.simulate.blocks import LANES, as_seed_sequence, block_streams
 from grpo_theory.simulate.draws import prompt_law
-from grpo_theory.simulate.streams import LANES, as_seed_sequence, block_streams
 
 
 def raw(state, count):

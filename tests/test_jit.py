@@ -12,10 +12,10 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.jit import ABOVE, cache_folder
 from grpo_theory.simulate.ascents import make_training
+from grpo_theory.simulate.blocks import LANES, block_streams, fill_words
 from grpo_theory.simulate.draws import count_below, fill_batches, make_batches, make_draw_room, outcome_law
 from grpo_theory.simulate.observations import multiply
 from grpo_theory.simulate.policies import exponentiate, make_scratch
-from grpo_theory.simulate.streams import LANES, block_streams, fill_words
 
 
 def test_machine_code_lies_in_a_folder_of_its_sources_and_that_of_older_ones_is_deleted(tmp_path):

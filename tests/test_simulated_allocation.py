@@ -11,8 +11,8 @@ import grpo_theory as gt
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import least_sizes
 from grpo_theory.simulate.allocation import training_of
+from grpo_theory.simulate.blocks import LANES
 from grpo_theory.simulate.rollouts import draw_prompts, fill_policy
-from grpo_theory.simulate.streams import LANES
 
 LOW, HIGH, BUDGET = 2, 7, 13
 RULES = gt.allocation_rules()

@@ -27,8 +27,8 @@ from grpo_theory.exact.multisets import (
 )
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point, Problem
+from grpo_theory.simulate.blocks import LANES
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Flags, Integers
 
 LARGEST_TABLE = 1 << 22

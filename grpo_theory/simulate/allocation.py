@@ -12,10 +12,10 @@ from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import AdvantageTable, reward_table
 from grpo_theory.simulate.ascents import Runs, Training, make_training, powers_of
+from grpo_theory.simulate.blocks import Streams
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import Ball, Optimiser
 from grpo_theory.simulate.rollouts import close_groups
-from grpo_theory.simulate.streams import Streams
 from grpo_theory.validation import Array
 
 

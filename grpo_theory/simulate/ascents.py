@@ -28,13 +28,12 @@ from grpo_theory.simulate.advantages import (
     table_size,
 )
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
+from grpo_theory.simulate.blocks import LANES, Streams, block_streams, check_wanted
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
 from grpo_theory.simulate.policies import HEAD, add_gradient, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
-from grpo_theory.simulate.streams import LANES, Streams, block_streams
-from grpo_theory.simulate.workers import check_wanted
 from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape, read_only
 
 

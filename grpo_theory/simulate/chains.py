@@ -24,10 +24,10 @@ from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chain_point import TokenCredits
 from grpo_theory.simulate.advantages import remembering
 from grpo_theory.simulate.ascents import Training
+from grpo_theory.simulate.blocks import check_wanted, map_in_order
 from grpo_theory.simulate.draws import fill_aliases
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.optimisers import follow, make_state
-from grpo_theory.simulate.workers import check_wanted, map_in_order
 from grpo_theory.validation import Array, Integers
 
 WARM_UP = 24

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
-from grpo_theory.simulate.streams import LANES, fill_words, next_uniform
+from grpo_theory.simulate.blocks import LANES, fill_words, next_uniform
 from grpo_theory.validation import Array, Integers, as_count
 
 LARGEST_GROUP = 1 << 15

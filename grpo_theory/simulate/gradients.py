@@ -16,11 +16,10 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import credited, token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.simulate import advantages, draws
+from grpo_theory.simulate.blocks import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams, map_in_order
 from grpo_theory.simulate.chains import chain_gradients
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observations import TokenRule, TrueGradient, observe, token_rule, truth_at
-from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams
-from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, as_count, as_flag, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21

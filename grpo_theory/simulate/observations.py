@@ -14,9 +14,9 @@ from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, HeadMap, TabularMap
 from grpo_theory.simulate.advantages import weigh_edges
+from grpo_theory.simulate.blocks import LANES
 from grpo_theory.simulate.draws import pool_tokens
 from grpo_theory.simulate.policies import dense_features
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
 
 _ROUNDED = 1e-13

@@ -15,11 +15,11 @@ from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advantages import AdvantageTable, sum_tabulated, weigh_edges
 from grpo_theory.simulate.affine import Affine, sum_affine
+from grpo_theory.simulate.blocks import LANES, Streams, fill_words
 from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, pool_tokens, prompt_law, tally
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
 from grpo_theory.simulate.policies import LogitRule, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
-from grpo_theory.simulate.streams import LANES, Streams, fill_words
 from grpo_theory.validation import Array, Integers
 
 PAST = 2147483647

@@ -23,10 +23,9 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantages import warn_of_tables
 from grpo_theory.simulate.allocation import training_of
 from grpo_theory.simulate.ascents import Runs, Training, checked_sizes, starting_points
+from grpo_theory.simulate.blocks import LANES, Rng, as_seed_sequence, map_in_order
 from grpo_theory.simulate.chains import train_on_chain
 from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
-from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
-from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_real_array, shown
 
 if TYPE_CHECKING:
