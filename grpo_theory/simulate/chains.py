@@ -8,7 +8,7 @@ Tokens are drawn by alias tables, so that each takes one uniform and no search; 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +24,8 @@ from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chain_point import TokenCredits
 from grpo_theory.simulate.advantages import remembering
 from grpo_theory.simulate.ascents import Training
-from grpo_theory.simulate.blocks import check_wanted, map_in_order
+from grpo_theory.simulate.blocks import check_wanted
 from grpo_theory.simulate.draws import fill_aliases
-from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.optimisers import follow, make_state
 from grpo_theory.validation import Array, Integers
 
@@ -360,24 +359,15 @@ class ChainGradients:
     directions: Array
     words: NDArray[np.unsignedinteger]
 
-    def simulate(self, first_block: int, size: int, replications: int, workers: int, told: str) -> GradientSimulation:
-        """Simulate replications, in blocks of a size, from the first block on, with progress told."""
+    def observations(self, number: int, replications: int) -> Array:
+        """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""
         tokens = self.sizes[0] * self.sizes[1] * self.current.policy.horizon
-        at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
-        names, power = [one.estimator.name for one in self.weights], self.current.target.known_gradient_squared_norm
-        _ = self.current.target.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
-
-        def block(number: int) -> GradientSimulation:
-            first, left = number * size, min(size, replications - (number - first_block) * size)
-            rows = [self.observe(first + done, at_once) for done in range(0, left, at_once)]
-            return GradientSimulation.of(names, np.concatenate(rows, axis=2)[:, :, :left].swapaxes(1, 2), power)
-
-        n_blocks = -(-replications // size)
-        blocks = range(first_block, first_block + n_blocks)
-        return reduce(GradientSimulation.merge, map_in_order(block, blocks, workers, told))
+        at_once = max(1, DRAW_TOKENS // tokens)  # fixed by their shape, as the last bits of sums depend on it
+        rows = [self.observe(number + done, at_once) for done in range(0, replications, at_once)]
+        return np.concatenate(rows, axis=2)[:, :, :replications]
 
     def observe(self, number: int, replications: int) -> Array:
-        """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""
+        """Return the observations of replications that are drawn at once."""
         (batch_size, group_size), moments = self.sizes, self.current.target
         walks = make_walks(replications * batch_size, group_size, self.current.policy.horizon)
         draw_walks(self.words, number, 0, batch_size * group_size, self.chances, walks)
@@ -427,6 +417,7 @@ def chain_gradients(
     if current is not sampler and not all(one.ratio.constant for one in estimators):
         log_ratios = score_moments.token_log_ratios(current, sampler)
     weights = [chain_weights(estimator, current, sampler, log_ratios) for estimator in estimators]
+    _ = current.target.prompt_gradients, sampler.moments  # tabulated before the first thread starts
     return ChainGradients(current, sampler, weights, chances_of(sampler), sizes, directions, words)
 
 
