@@ -88,7 +88,8 @@ docs: $(VENV)/.docs
 	@echo "documentation: docs/_build/html/index.html"
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks --out benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks > $(VENV)/bench.md
+	mv $(VENV)/bench.md benchmarks/RESULTS.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-wheel $(VENV)-oldest $(VENV)-newest .venv-trl .venv-verl build dist results results-quick report report-quick docs/_build docs/generated

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from benchmarks import numpy_rivals
 from benchmarks.table import Row, markdown
 from benchmarks.tasks import PRECISIONS, TASKS, TRAINED, Task, Training
 from benchmarks.timing import Timed, timed
-from grpo_theory.harness.store import write_atomically
 
 COUNTING = "16-bit words"
 """In the names of rivals that count outcomes, as the simulators do, in the place of looking at every response."""
@@ -35,7 +33,6 @@ ROUTES = {
     "a kernel that reads score norms": (PLAIN, "optimal_loo"),
 }
 """What is slower than rewards 0 and 1: a problem and an estimator."""
-STUDY = Training("kl-tabular", 1, 4, schedule=gt.Harmonic(5.0, 10), steps=10**4, runs=10**4)
 
 
 def jax_target(task: Task) -> float:
@@ -108,16 +105,6 @@ def slower_rows() -> list[Row]:
     return rows
 
 
-def study_rows() -> list[Row]:
-    """Time, once, a study of the size that users want, on two workers."""
-    STUDY.train(1)
-    start = time.perf_counter()
-    STUDY.train(STUDY.runs, workers=2)
-    seconds = time.perf_counter() - start
-    detail = f"{1e9 * seconds / (STUDY.runs * STUDY.steps):.0f} ns a step"
-    return [Row(f"10^4 runs of 10^4 steps, two workers, seconds; {STUDY.label}", seconds, detail, most=120.0)]
-
-
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "numpy": lambda: numpy_rows(TASKS),
     "jax-1": lambda: jax_rows("gradients", 1),
@@ -126,7 +113,6 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "training-numpy": lambda: numpy_rows(TRAINED),
     "training-jax-1": lambda: jax_rows("training", 1),
     "training-jax-2": lambda: jax_rows("training", 2),
-    "study": study_rows,
 }
 
 
@@ -134,23 +120,17 @@ def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the yardsticks of the simulators.")
     top.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"measure these parts alone: {', '.join(PARTS)}")
-    top.add_argument("--out", type=Path, metavar="FILE", help="write the table here, too")
     return top
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
-    if options.out and not options.out.parent.is_dir():
-        print(f"error: --out must be a file in a folder that exists, got {options.out}", file=sys.stderr)
-        return 2
     rows = []
     for name in tqdm([name for name in PARTS if name in (options.only or PARTS)], disable=None):
         print(f"measuring {name}", file=sys.stderr, flush=True)
         rows += PARTS[name]()
-    print(table := markdown(rows))
-    if options.out:
-        write_atomically(options.out, table.encode())
+    print(markdown(rows), end="")
     return 0
 
 

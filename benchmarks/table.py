@@ -3,10 +3,11 @@
 import os
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import NamedTuple
 
-PACKAGES = ("grpo-theory", "numpy", "numba", "jax")
+PACKAGES = ("grpo_theory", "numpy", "numba", "jax")
 
 
 class Row(NamedTuple):
@@ -42,13 +43,8 @@ class Row(NamedTuple):
 
 def circumstances() -> str:
     """Name the processors and the versions that the numbers depend on; no date, so that equal results are equal files."""
-    versions = [f"python {platform.python_version()}"]
-    for package in PACKAGES:
-        try:
-            versions.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            versions.append(f"no {package}")
-    return f"{os.cpu_count()} processors ({platform.machine()}), {', '.join(versions)}"
+    versions = [f"{package} {version(package)}" if find_spec(package) else f"no {package}" for package in PACKAGES]
+    return f"{os.cpu_count()} processors ({platform.machine()}), python {platform.python_version()}, {', '.join(versions)}"
 
 
 def markdown(rows: Sequence[Row]) -> str:
