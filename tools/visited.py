@@ -1,9 +1,8 @@
 """Count the files of grpo_theory that one call visits after it has been called before: how far a reader has to follow it.
 
-Run from the top folder:  .venv/bin/python tools/visited.py [-v]
+Run from the top folder:  .venv/bin/python tools/visited.py > /dev/null
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,11 +52,5 @@ def calls() -> dict[str, Callable[[], Any]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("-v", "--verbose", action="store_true", help="name the files, too")
-    options = parser.parse_args()
     for name, call in calls().items():
-        files = visited(call)
-        print(f"{name}: {len(files)}", file=sys.stderr)
-        if options.verbose:
-            print("\n".join(f"    {file}" for file in files), file=sys.stderr)
+        print(f"{name}: {len(files := visited(call))}", *files, sep="\n    ", file=sys.stderr)

@@ -7,6 +7,7 @@ Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_p
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -28,15 +29,12 @@ LONG, CLIPS = marks("long runs"), marks("clips")
 SAMPLED = ["estimate", "standard_error", "replications"]
 LIMITS = [*SAMPLED, "low", "high", "other_sign", "at_end"]
 TRAINED_COLUMNS = ["trained", "estimator", "place", "quantity", "arm", "against", "size", "estimate"]
+REGRET_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", *LIMITS]
 TAIL_COLUMNS = ["part", "law", "prompts", "responses", "quantity", "estimate", "plugged_in", "replications"]
 KEPT = {
     "planner": ("planned_group_size", ["part", "problem", "prompts", "size", "quantity", "best", "default", *SAMPLED], 4),
     "heavy_tails": ("plan_coverage", TAIL_COLUMNS, 4),
-    "advice_regret": (
-        "advice_regret",
-        ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", *LIMITS],
-        4,
-    ),
+    "advice_regret": ("advice_regret", REGRET_COLUMNS, 4),
     "twin": ("twin_reach", ["problem", "start", "size", "arm", "ahead", "quantity", "prediction", *SAMPLED], 4),
     "long_runs": ("long_runs", ["kind", "estimator", "quantity", "group_size", "estimate", "low", "high"], 5),
     "long_clips": ("long_clips", ["optimiser", "budget", "clip", "quantity", "estimate", "low", "high"], 5),
@@ -88,18 +86,8 @@ def markdown(rows: list[list[str]]) -> str:
     return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
 
 
-def long_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of the points that sizes lose, with half-widths, by kind of world and division."""
-    return lost_table(kept, ["kind", "estimator"], "group_size", ["world", "advantages"])
-
-
-def clip_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of the points that clips lose, with half-widths, by optimiser and number of responses."""
-    return lost_table(kept, ["optimiser", "clip"], "budget", ["optimiser", "clip"])
-
-
 def lost_table(kept: pd.DataFrame, by: list[str], across: str, names: list[str]) -> str:
-    """Return a Markdown table of points lost: a row for each of the groups, with values of a column beside each other."""
+    """Return a Markdown table of points lost, with half-widths: a row for each of the groups, values of a column across."""
     places = sorted(kept[across].unique())
     rows = [[*names, *(f"{place:,}" for place in places)]]
     for own, part in kept.groupby(by, sort=False):
@@ -107,6 +95,10 @@ def lost_table(kept: pd.DataFrame, by: list[str], across: str, names: list[str])
         middle, half = points["estimate"], points["high"] - points["estimate"]
         rows.append([*map(str, own), *(f"{middle[place]:.1f}±{half[place]:.1f}" for place in places)])
     return markdown(rows) + "\n"
+
+
+long_table = partial(lost_table, by=["kind", "estimator"], across="group_size", names=["world", "advantages"])
+clip_table = partial(lost_table, by=["optimiser", "clip"], across="budget", names=["optimiser", "clip"])
 
 
 def twin_table(kept: pd.DataFrame) -> str:
