@@ -141,6 +141,29 @@ def test_updates_are_the_formula(tools, ratio):
     assert (share > 0.0) == (ratio in ("by sign", "upper only"))
 
 
+def test_answers_of_several_digits_have_the_models_law_and_runs_learn_them(tools, model):
+    long = importlib.import_module("train_long_answers")
+    begun, rests, tokens = [1, 2, 3, 4], [[8, 9, 30], [10, 30], [4, 4, 4, 30]], [*range(11, 21), 30]
+    blocks, prompts = long.read_model(model, begun, rests, [0] * 3, tokens)
+    asked, trained = tools.Questions(**prompts), tools.fresh(blocks, False, [0, 1])
+    found = long.answer_logs(blocks, trained, asked, np.array([[0, 1, 2], [2, 1, 1]])).detach()
+    torch.testing.assert_close(found.exp().sum(-1), torch.ones(2, 3, dtype=torch.float64))
+    every = long.places_of(np.arange(1000))
+    for run, place, number in ((0, 0, 0), (0, 2, 2), (1, 0, 2), (1, 1, 1)):
+        for answer in (7, 47, 123, 90):
+            text = [tokens[int(digit)] for digit in str(answer)] + tokens[10:] * (answer < 100)
+            logs = model(torch.tensor([begun + rests[number] + text])).logits[0, -len(text) - 1 : -1, tokens].log_softmax(-1)
+            expected = sum(logs[i, tokens.index(token)].item() for i, token in enumerate(text))
+            assert found[run, place, every[answer]].item() == pytest.approx(expected, abs=1e-4)
+    likely = found[0, :, every].argmax(-1).numpy()
+    asked = long.replace(asked, answers=likely)
+    long.TRAINED, long.HELD_OUT = 2, 1
+    records = long.train(blocks, asked, [long.Arm("dr_grpo", "Adam", 32, rate, 0) for rate in (0.0, 2e-3)], looks=(0, 16))
+    assert records.shape == (2, 2, 4)
+    np.testing.assert_array_equal(records[0, 0], records[0, 1])
+    assert records[1, 1, 0] > 2.0 * records[1, 0, 0]
+
+
 @pytest.mark.parametrize(("optimiser", "scale"), [("Adam", 1.0), ("SGD", 0.5)])
 def test_steps_are_torchs_each_run_with_its_rate(tools, optimiser, scale):
     """Plain steps in balanced coordinates: the rate over the scale of the array's kind."""

@@ -3,7 +3,8 @@
 Every run has trained arrays of its own and shares the rest. Trained are all arrays of the last block, the last norm and the head,
 or low-rank adapters (LoRA) on all matrices of all blocks. With an adapter a matrix W acts as W + SCALE up down. At the
 start down (RANK, in) is random and up (out, RANK) is 0. So all runs start at the model. Prompts of one category begin alike:
-what passes through that beginning is computed once a category and run. The output is the logits of ten tokens behind each prompt.
+what passes through that beginning is computed once a category and run. The output is the logits of some tokens behind each
+prompt, and behind each beginning of an answer to it.
 """
 
 from dataclasses import dataclass, replace
@@ -29,10 +30,12 @@ class Questions:
         Rows of the embedding, of the beginning that a category's prompts share, padded behind.
     begun_lengths : Tensor of int, shape (A, C)
     own : Tensor of int, shape (A, C, P, T)
-        What follows, padded in front, so that the last is the prompt's last.
+        What follows, padded in front, and the last token of each beginning of an answer but the empty one.
     own_lengths : Tensor of int, shape (A, C, P)
     answers, numbers : ndarray of int, shape (C P,)
-        Right digits, and rows of the arithmetic set.
+        Right answers, and rows of the set of questions.
+    longer, within : Tensor of int, shape (N,), and of bool, shape (N, N)
+        Of N beginnings of an answer, the first of which is empty: their lengths, and which of them each begins with.
     """
 
     begun: torch.Tensor
@@ -41,6 +44,8 @@ class Questions:
     own_lengths: torch.Tensor
     answers: np.ndarray
     numbers: np.ndarray
+    longer: torch.Tensor
+    within: torch.Tensor
 
     def on(self, device):
         """Return the prompts on a device."""
@@ -54,13 +59,25 @@ class Questions:
         return replace(self, begun=begun, begun_lengths=begun_lengths, own=own, own_lengths=lengths)
 
 
-def pack(begun, rests, answers, numbers):
-    """Return prompts of rows of the embedding: beginnings by category, and what follows by category and prompt."""
+def lines(parents):
+    """Return the lengths of beginnings of an answer, and which of them each begins with (N, N)."""
+    within = np.eye(len(parents), dtype=bool)
+    for child, parent in enumerate(parents):
+        within[child] |= within[parent]  # a beginning stands behind the one that is shorter
+    return torch.tensor(within.sum(axis=1) - 1), torch.tensor(within)
+
+
+def pack(begun, rests, answers, numbers, parents=(0,)):
+    """Return prompts of rows of the embedding: beginnings by category, and what follows by category and prompt.
+
+    Of each beginning of an answer, `parents` has the number of the one that is a token shorter.
+    """
     longest, each = max(map(len, begun)), max(len(rest) for some in rests for rest in some)
     first = torch.tensor([[rows + [0] * (longest - len(rows)) for rows in begun]])
     then = torch.tensor([[[[0] * (each - len(rest)) + rest for rest in some] for some in rests]])
     lengths = torch.tensor([[len(rows) for rows in begun]]), torch.tensor([[[len(rest) for rest in some] for some in rests]])
-    return Questions(first, lengths[0], then, lengths[1], np.array(answers), np.array(numbers))
+    own_lengths, asked = lengths[1] - len(parents) + 1, (np.array(answers), np.array(numbers))
+    return Questions(first, lengths[0], then, own_lengths, *asked, *lines(parents))
 
 
 def read_blocks(layers, model, embedding, digits):
@@ -100,19 +117,25 @@ def turn(heads, positions):
 
 
 def allowed(asked, there, here):
-    """Return what tokens that follow may attend to, (A, C, P, T, S + T): their beginning, and their prompt up to themselves."""
-    begun = there < asked.begun_lengths[..., None]
+    """Return what tokens that follow may attend to, (A, C, P, T, S + T): their beginning, and their prompt up to themselves.
+
+    Tokens of an answer attend to those of it that are in front of them.
+    """
+    begun, questions = there < asked.begun_lengths[..., None], here.shape[-1] - len(asked.within) + 1
     real = here >= asked.begun_lengths[..., None, None]
     own = (here[..., None] >= here[..., None, :]) & real[..., None, :]
+    own[..., questions:] = False
+    own[..., questions - 1 :, questions:] |= asked.within[:, 1:]
     own = own | torch.eye(own.shape[-1], dtype=torch.bool, device=own.device)
     return torch.cat([begun[:, :, None, None].expand(*own.shape[:-1], -1), own], -1)
 
 
 def forward(blocks, trained, asked):
-    """Return the logits (A, C, P, 10) and the last hidden states (A, C, P, 576)."""
-    runs, layers, each = next(iter(trained.values())).shape[1], len(blocks["query"]), asked.own.shape[3]
-    there = torch.arange(asked.begun.shape[2], device=asked.begun.device)
+    """Return the logits (A, C, P, N, 10) and the last hidden states (A, C, P, N, 576)."""
+    runs, layers, read = next(iter(trained.values())).shape[1], len(blocks["query"]), len(asked.longer)
+    there, each = torch.arange(asked.begun.shape[2], device=asked.begun.device), asked.own.shape[3] - read + 1
     here = asked.begun_lengths[..., None, None] + torch.arange(each, device=there.device) - (each - asked.own_lengths)[..., None]
+    here = torch.cat([here, here[..., -1:] + asked.longer[1:]], -1)
     mask = allowed(asked, there, here)[:, :, :, None]
 
     def array(name, layer):
@@ -145,14 +168,14 @@ def forward(blocks, trained, asked):
         first, then = norm("norm", begun, layer), norm("norm", own, layer)
         known = [heads("key", first, layer, there), heads("value", first, layer)]
         added = [heads("key", then, layer, here), heads("value", then, layer)]
-        # Of what a category shares, prompts read keys and values, and of the last block only the prompts' last tokens are read.
+        # Of what a category shares, prompts read keys and values; of the last block only what next tokens stand behind is read.
         both = [torch.cat([x[:, :, None].expand(*y.shape[:4], -1, -1), y], -2) for x, y in zip(known, added, strict=True)]
         if layer == layers - 1:
-            own, then, here, mask = own[..., -1:, :], then[..., -1:, :], here[..., -1:], mask[..., -1:, :]
+            own, then, here, mask = own[..., -read:, :], then[..., -read:, :], here[..., -read:], mask[..., -read:, :]
         else:
             query = heads("query", first, layer, there)
             begun = behind(begun, scaled_dot_product_attention(query, *known, is_causal=True, enable_gqa=True), layer)
         query = heads("query", then, layer, here)
         own = behind(own, scaled_dot_product_attention(query, *both, attn_mask=mask, enable_gqa=True), layer)
-    ends = norm("last norm", own[..., 0, :], 0)
+    ends = norm("last norm", own, 0)
     return apply("head", ends, 0), ends

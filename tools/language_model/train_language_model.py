@@ -108,16 +108,16 @@ def load(folder, device):
 
 def success(blocks, trained, questions):
     """Return each prompt's success by run, (A, M), in double precision, and the logits (A, M, 10)."""
-    logits = forward(blocks, trained, questions)[0].flatten(1, 2)
+    logits = forward(blocks, trained, questions)[0].flatten(1, 3)
     probabilities = logits.double().softmax(-1)
     return probabilities[:, torch.arange(len(questions.answers)), torch.as_tensor(questions.answers)], logits
 
 
 def advantages(counts, answers, estimator):
-    """Return each response's advantage, (B, 10), in groups of counts (B, 10), given the right answers (B,)."""
+    """Return the advantage of each of K answers, (B, K), in groups of counts (B, K), given the numbers of the right ones (B,)."""
     size = counts.sum(axis=1)
     mean = counts[np.arange(len(answers)), answers] / size
-    found = np.eye(LOGITS)[answers] - mean[:, None]
+    found = np.eye(counts.shape[1])[answers] - mean[:, None]
     if estimator == "grpo":
         deviation = np.sqrt(mean * (1.0 - mean) * size / (size - 1.0))
         found /= deviation[:, None] + EPSILON
@@ -254,7 +254,7 @@ def products(blocks, trained, questions):
         kind, inner = name.partition(",")[0], (written @ written.T).cpu().numpy().reshape(count, LOGITS, count, LOGITS)
         found[kind] = found.get(kind, 0.0) + inner
     torch.set_float32_matmul_precision(precision)
-    return found, logits.detach().double().softmax(-1).cpu().numpy(), ends.detach().flatten(0, 2).double().cpu().numpy()
+    return found, logits.detach().double().softmax(-1).cpu().numpy(), ends.detach().flatten(0, 3).double().cpu().numpy()
 
 
 def score_moments(inner, probabilities, answers):
@@ -439,16 +439,22 @@ def describe(folder, adapters, arrays):
     }
 
 
-def main():
-    """Prepare, work, or write the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def command_line(description):
+    """Return the parser of a script that trains."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="the folder in which finished runs are kept")
-    parser.add_argument("--adapters", action="store_true", help="train adapters in all blocks, and not the last block")
     parser.add_argument("--prepare", action="store_true", help="write what is needed of the model, and train nothing")
     parser.add_argument("--device", default="cpu", help='where torch computes, "cpu" or "cuda"')
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no batch after so many seconds")
     parser.add_argument("--gather", action="store_true", help="write the file of what is finished, and train nothing")
     parser.add_argument("--out", type=Path, help="the file, if not that of the package")
+    return parser
+
+
+def main():
+    """Prepare, work, or write the file."""
+    parser = command_line(__doc__)
+    parser.add_argument("--adapters", action="store_true", help="train adapters in all blocks, and not the last block")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     if given.prepare:
