@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import SECOND_ORDER, VARIANCE, AllocationRule, checked_budget, find_rule, spread_sizes
 from grpo_theory.exact.group_law import efficiency_of, law_between
+from grpo_theory.exact.multisets import binomial_law
 from grpo_theory.problem import Point, Problem
 from grpo_theory.validation import Array, Integers, as_array, as_count, check_shape, typed
 
@@ -333,7 +334,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike | None = None, *, low:
     point = _binary_point(problem, theta)
     p = point.moments.value
     sizes, successes = [low] * (low - 1), list(range(1, low))
-    chances = list(_binomial(np.arange(1, low), low, p).T)
+    chances = list(binomial_law(np.arange(1, low), low, p).T)
     for n in range(low + 1, high + 1):
         sizes += [n, n]
         successes += [n - 1, 1]
@@ -392,7 +393,7 @@ def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int,
                 f"problem, low and rounds must make at most {MOST_STATES:,} states in a round, got {shown}: "
                 "take fewer prompts, responses or rounds"
             )
-        laws = _binomial(np.arange(more + 1), more, p).tolist()
+        laws = binomial_law(np.arange(more + 1), more, p).tolist()
         grown: dict[tuple[int, ...], float] = {}
         for state, chance in states.items():
             sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
@@ -412,13 +413,6 @@ def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int,
     spreads, powers = _given_counts(sizes, successes, point)
     products = np.einsum("s,sq,sr->qr", chances, spreads, spreads)
     return StoppedGroups(chances @ sizes, chances @ spreads, products, chances @ powers, point)
-
-
-def _binomial(counts: Integers, n: int, p: Array) -> Array:
-    """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
-    from scipy.stats import binom  # slow to import, and seldom wanted
-
-    return np.asarray(binom.pmf(counts, n, p[..., None]))
 
 
 def _binary_point(problem: Problem, theta: ArrayLike | None) -> Point:

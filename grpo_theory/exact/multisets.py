@@ -247,6 +247,13 @@ def multisets(n_classes: int, group_size: int) -> Integers:
     return read_only(np.diff(bars.reshape(n, n_classes - 1), axis=1, prepend=-1, append=places) - 1)
 
 
+def binomial_law(counts: Integers, n: int, p: Array) -> Array:
+    """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
+    return np.asarray(binom.pmf(counts, n, p[..., None]))
+
+
 def members(counts: Integers) -> Integers:
     """Write out each multiset as a group of class numbers in rising order, shape (n, G)."""
     n, n_classes = counts.shape

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, logit
 
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.exact.multisets import advantages_beside
-from grpo_theory.validation import Array, Integers, as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
+from grpo_theory.exact.multisets import advantages_beside, binomial_law
+from grpo_theory.validation import Array, as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
 
 _GRID = 1 << 12
 
@@ -48,7 +48,7 @@ class FiniteGroupObjective:
         p = _probabilities(p)
         size = self.group_size
         # h'(p) = sum_K C(G - 1, K) p^K (1 - p)^(G - 1 - K) c_K (docs/derivations.md, section 24).
-        return np.asarray(_binomial(np.arange(size), size - 1, p) @ self.coefficients)
+        return np.asarray(binomial_law(np.arange(size), size - 1, p) @ self.coefficients)
 
     def value(self, p: ArrayLike) -> Array:
         """Return h(p) with h(0) = 0, of the shape of p; binomial probabilities integrate to incomplete beta functions over G."""
@@ -122,7 +122,7 @@ def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: floa
     share = successes / group_size
     # s(f)^2 = G/(G - ddof) f (1 - f) (docs/derivations.md, section 24).
     deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
-    weights = _binomial(successes, group_size, p)
+    weights = binomial_law(successes, group_size, p)
     return np.asarray(weights @ (share * (1.0 - share) / (deviation + epsilon)) / (p * (1.0 - p)))
 
 
@@ -146,7 +146,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     deviation = np.sqrt(correction * share * (1.0 - share))
     # Both branches of "where" are computed: the 1 that is added to a deviation of 0 keeps the one that is not used finite.
     factors = np.where(deviation > 0.0, 1.0 / (deviation + epsilon + (deviation == 0.0)), 1.0)
-    return np.asarray(_binomial(successes, others, p) @ factors)
+    return np.asarray(binomial_law(successes, others, p) @ factors)
 
 
 def relative_slope(p: ArrayLike, group_size: int) -> Array:
@@ -218,13 +218,6 @@ def _settings(group_size: int, ddof: float, epsilon: float) -> tuple[int, float,
     if not 0.0 <= ddof <= 1.0:
         raise ValueError(f"ddof must lie in [0, 1], got {ddof}")
     return as_count("group_size", group_size, 2), ddof, as_not_negative("epsilon", epsilon)
-
-
-def _binomial(counts: Integers, n: int, p: Array) -> Array:
-    """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
-    from scipy.stats import binom  # slow to import, and seldom wanted
-
-    return np.asarray(binom.pmf(counts, n, p[..., None]))
 
 
 def _probabilities(p: ArrayLike) -> Array:
