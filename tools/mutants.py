@@ -81,7 +81,7 @@ def code_folder(sources: Path) -> str:
 def warm_up(folder: Path, first: Path) -> None:
     """Put the machine code of the first run where a copy's processes look for it, which is named by all of its sources."""
     target = cache_folder(folder / "grpo_theory", str(folder / ".numba"))
-    for sources in {path.parent for path in first.rglob("*.py")}:
+    for sources in {path.parent for top in ("grpo_theory", "simulations", "tests") for path in (first / top).rglob("*.py")}:
         kept = first / ".warm" / code_folder(sources)
         if kept.is_dir():  # linked, because Numba replaces files and does not write into them
             shutil.copytree(kept, target / code_folder(folder / sources.relative_to(first)), copy_function=os.link)
