@@ -1,6 +1,7 @@
 """What trains the language model, against the model's code, dense gradients and torch's optimisers (needs torch)."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_updates_are_the_formula(tools, ratio):
     assert (share > 0.0) == (ratio in ("by sign", "upper only"))
 
 
-def test_answers_of_several_digits_have_the_models_law_and_runs_learn_them(tools, model):
+def test_answers_of_several_digits_have_the_models_law_and_runs_learn_them(tools, model, monkeypatch):
     long = importlib.import_module("train_long_answers")
     begun, rests, tokens = [1, 2, 3, 4], [[8, 9, 30], [10, 30], [4, 4, 4, 30]], [*range(11, 21), 30]
     blocks, prompts = long.read_model(model, begun, rests, [0] * 3, tokens)
@@ -155,9 +156,9 @@ def test_answers_of_several_digits_have_the_models_law_and_runs_learn_them(tools
             logs = model(torch.tensor([begun + rests[number] + text])).logits[0, -len(text) - 1 : -1, tokens].log_softmax(-1)
             expected = sum(logs[i, tokens.index(token)].item() for i, token in enumerate(text))
             assert found[run, place, every[answer]].item() == pytest.approx(expected, abs=1e-4)
-    likely = found[0, :, every].argmax(-1).numpy()
-    asked = long.replace(asked, answers=likely)
-    long.TRAINED, long.HELD_OUT = 2, 1
+    asked = replace(asked, answers=found[0, :, every].argmax(-1).numpy())
+    monkeypatch.setattr(long, "TRAINED", 2)
+    monkeypatch.setattr(long, "HELD_OUT", 1)
     records = long.train(blocks, asked, [long.Arm("dr_grpo", "Adam", 32, rate, 0) for rate in (0.0, 2e-3)], looks=(0, 16))
     assert records.shape == (2, 2, 4)
     np.testing.assert_array_equal(records[0, 0], records[0, 1])

@@ -90,20 +90,20 @@ def places_of(answers):
 
 
 @torch.no_grad()
-def look(blocks, trained, prompts, numbers):
-    """Return mean success on questions and mean entropy of their answers, by run, (A, 2)."""
+def look(blocks, trained, prompts, right, numbers):
+    """Return mean success on questions and mean entropy of their answers, by run, (A, 2), given the places of right answers."""
     found = []
     for rows in np.array_split(numbers, -(-len(numbers) // AT_ONCE)):
         logs = answer_logs(blocks, trained, prompts, rows[None])
-        right = logs[:, np.arange(len(rows)), places_of(prompts.answers[rows])].exp()
-        found.append(torch.stack([right, -(logs.exp() * logs).sum(-1)], -1).cpu().numpy())
+        success = logs[:, np.arange(len(rows)), right[rows]].exp()
+        found.append(torch.stack([success, -(logs.exp() * logs).sum(-1)], -1).cpu().numpy())
     return np.concatenate(found, axis=1).mean(axis=1)
 
 
 def train(blocks, prompts, arms, looks=LOOKS):
     """Train runs of one estimator and group size; return success and entropy on training and held-out questions, (A, L, 4)."""
     trained, size = fresh(blocks, False, [arm.seed for arm in arms]), arms[0].group_size
-    learned = prompts.numbers % (TRAINED + HELD_OUT) < TRAINED
+    learned, right = prompts.numbers % (TRAINED + HELD_OUT) < TRAINED, places_of(prompts.answers)
     step, rngs, update, found = stepper(trained, arms, {}), [np.random.default_rng(arm.key) for arm in arms], 0, []
     for until in looks:
         while update < until:
@@ -112,12 +112,12 @@ def train(blocks, prompts, arms, looks=LOOKS):
             chances = np.nan_to_num(logs.detach().exp().cpu().numpy(), nan=1.0)  # a run that has left float32 goes on
             drawn = [rng.multinomial(size, own / own.sum(-1, keepdims=True)) for rng, own in zip(rngs, chances, strict=True)]
             counts = np.stack(drawn)
-            gains = advantages(counts.reshape(rows.size, -1), places_of(prompts.answers[rows.ravel()]), arms[0].estimator)
+            gains = advantages(counts.reshape(rows.size, -1), right[rows.ravel()], arms[0].estimator)
             weights = torch.as_tensor(counts * gains.reshape(counts.shape) / RESPONSES, device=logs.device)
             # The sum of A log pi over the responses, by answer; of one that was not drawn nothing is climbed, at -inf neither.
             step(torch.autograd.grad(torch.where(weights == 0.0, 0.0, weights * logs).sum(), list(trained.values())))
             update += 1
-        found.append([look(blocks, trained, prompts, np.flatnonzero(some)) for some in (learned, ~learned)])
+        found.append([look(blocks, trained, prompts, right, np.flatnonzero(some)) for some in (learned, ~learned)])
     return np.moveaxis(np.array(found), 2, 0).reshape(len(arms), len(looks), -1)
 
 
