@@ -48,6 +48,12 @@ if PLAIN:
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 kernel = njit(cache=True, fastmath={"contract", "nsz"}, **_OPTIONS)
 """Divisions by zero give infinities, threads run side by side, and products may be fused; sums keep their order."""
+inlined = njit(cache=True, fastmath={"contract", "nsz"}, inline="always", **_OPTIONS)
+"""The same, written into the kernels that call it.
+
+A kernel that calls another counts references to each array that it holds, two atomic operations a time, because the other might
+raise an error. So what is called at each step of a simulation calls nothing.
+"""
 summing_kernel = njit(cache=True, fastmath={"contract", "nsz", "reassoc"}, **_OPTIONS)
 """The same, but sums may be made in any order, which is what vectors of one long sum need."""
 

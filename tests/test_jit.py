@@ -1,5 +1,7 @@
 """How the package compiles: machine code of other sources is never run, and no kernel falls off a cliff of speed."""
 
+import ast
+import inspect
 import os
 import re
 import shutil
@@ -11,11 +13,15 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.jit import ABOVE, cache_folder
+from grpo_theory.simulate import rollouts
 from grpo_theory.simulate.ascents import make_training
 from grpo_theory.simulate.blocks import LANES, block_streams, fill_words
 from grpo_theory.simulate.draws import count_below, fill_batches, make_batches, make_draw_room, outcome_law
 from grpo_theory.simulate.observations import multiply
 from grpo_theory.simulate.policies import exponentiate, make_scratch
+
+RAISES = r"np\.(empty|zeros|ones|arange)\w*\(|range\(.*,.*, (?!\d+\)$)"
+"""What may raise an error within a kernel."""
 
 
 def test_machine_code_lies_in_a_folder_of_its_sources_and_that_of_older_ones_is_deleted(tmp_path):
@@ -93,3 +99,27 @@ def test_no_kernel_is_slower_than_vectors_of_lanes_are():
     found = {name: cost / row["words of streams"] for name, cost in row.items()}
     assert {name: ratio for name, ratio in found.items() if ratio > (calls[name][3] or np.inf)} == {}, found
     assert found["NumPy's words"] > 3.0, "2.5 without vectors, 3.9 to 5.7 with those of four or eight"
+
+
+@pytest.mark.compiled
+def test_what_training_calls_at_each_step_cannot_raise():
+    """A kernel that may leave with an error counts references to its arrays, see `jit.inlined`: a third of a step's time.
+
+    So it returns at its end, makes no array, has no range of a step that might be 0, and calls what is written into it alone.
+    """
+    loop = next(node for node in ast.walk(ast.parse(inspect.getsource(rollouts.train.py_func))) if isinstance(node, ast.While))
+    seldom, of_units = {"weigh", "keep_rollout"}, {"fill_unit_logits", "add_unit_gradient"}
+    names = {node.func.id for node in ast.walk(loop) if isinstance(node, ast.Call)} - seldom - of_units - {"range"}
+    looked, found = [vars(rollouts)[name].py_func for name in sorted(names)], []
+    assert len(looked) > 10
+    while looked:
+        function = looked.pop()
+        body = ast.parse(inspect.getsource(function)).body[0].body
+        for node in (node for part in body for node in ast.walk(part)):
+            called = function.__globals__.get(getattr(node.func, "id", "")) if isinstance(node, ast.Call) else None
+            inner, words = hasattr(called, "py_func"), ast.unparse(node)
+            if inner and called.targetoptions.get("inline") == "always":
+                looked.append(called.py_func)
+            elif inner or (isinstance(node, ast.Return) and node is not body[-1]) or re.match(RAISES, words):
+                found.append(f"{function.__name__}: {words}")
+    assert found == []

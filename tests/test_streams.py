@@ -13,7 +13,7 @@ from streams_by_numpy import alias_rows
 
 import grpo_theory as gt
 from grpo_theory.simulate.blocks import LANES, WARM_UP, as_seed_sequence, block_seed, block_streams, fill_words
-from grpo_theory.simulate.draws import fill_batches, make_batches, make_draw_room, outcome_law
+from grpo_theory.simulate.draws import fill_batches, fill_ordered_batches, make_batches, make_draw_room, outcome_law
 
 LEVEL = 1e-6
 SIZES = {"batch_size": 16, "group_size": 64}
@@ -116,7 +116,7 @@ def counted(law, group_size, n_responses, seed, *, in_order):
     room, batches = make_draw_room(made, 1, group_size), make_batches(made, 8, 1, group_size, in_order=in_order)
     streams, total = block_streams(np.random.SeedSequence(seed), 0), np.zeros(len(law), dtype=np.int64)
     while total.sum() < n_responses:
-        fill_batches(made, group_size, streams, room, batches)
+        (fill_ordered_batches if in_order else fill_batches)(made, group_size, streams, room, batches)
         total += batches.counts.sum(axis=(0, 1, 3), dtype=np.int64)
         if in_order:
             found = np.bincount(batches.ordered[0].ravel(), minlength=len(law))

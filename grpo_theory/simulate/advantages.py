@@ -25,7 +25,7 @@ from grpo_theory.exact.multisets import (
     fields_of_rewards,
     outcome_table,
 )
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.blocks import LANES
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
@@ -56,7 +56,7 @@ class AdvantageTable(NamedTuple):
     Attributes
     ----------
     advantages : ndarray, shape (E, n looks, n places, L)
-        Of a response that got the l-th reward value.
+        Of a response that got the l-th reward value; 0 where none did.
     looks : ndarray of int64, shape (M,)
         How a prompt looks to the kernels: the row of its true value, standard deviation and optimal baseline.
     steps : ndarray of int64, shape (L,)
@@ -66,6 +66,18 @@ class AdvantageTable(NamedTuple):
     advantages: Array
     looks: Integers
     steps: Integers
+
+
+class Spare(NamedTuple):
+    """What the sums of groups are computed in, of L reward values: whole numbers (2, LANES), and others (2 L, LANES)."""
+
+    whole: Integers
+    parts: Array
+
+
+def make_spare(n_values: int, lanes: int) -> Spare:
+    """Make room for the sums of groups whose rewards have so many values."""
+    return Spare(np.empty((2, lanes), dtype=np.int64), np.empty((2 * n_values, lanes)))
 
 
 def table_size(problem: Problem | Point, estimator: Estimator, group_size: int) -> int | None:
@@ -101,7 +113,7 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
     # The place of counts n_1, ..., n_L is sum_{l > 1} (G + 1)^(l - 2) n_l (docs/derivations.md, section 17.1).
     steps = np.array([0, *((group_size + 1) ** np.arange(values.size - 1))], dtype=np.int64)
     fields = fields_of_rewards(np.tile(values, (distinct.shape[1], 1)))
-    table = np.full((len(estimators), distinct.shape[1], group_size * int(steps[-1]) + 1, values.size), np.nan)
+    table = np.zeros((len(estimators), distinct.shape[1], group_size * int(steps[-1]) + 1, values.size))
     for own, estimator in zip(table, estimators, strict=True):
         for counts, found in class_tables(estimator.advantage, DistinctPrompts(fields, distinct), group_size):
             own[:, counts @ steps] = found
@@ -113,7 +125,7 @@ def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) ->
     largest = max(group_sizes)
     steps = np.array([0, *((largest + 1) ** np.arange(values.size - 1))], dtype=np.int64)  # as in `tabulate`
     looks = DistinctPrompts(fields_of_rewards(values[None]), np.full((3, 1), np.nan))
-    table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
+    table = np.zeros((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size))
     for own, size in zip(table[0], group_sizes, strict=True):
         for counts, found in class_tables(estimator.advantage, looks, size):
             own[counts @ steps] = found[0]
@@ -127,23 +139,22 @@ def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
 
     Here s is the share of responses that got the higher one. D is 0 where one reward is all that there is.
     """
-    low, high = np.moveaxis(table.advantages, -1, 0)
-    low, high = np.where(np.isnan(low), high, low), np.where(np.isnan(high), low, high)
+    low, high = np.moveaxis(table.advantages.copy(), -1, 0)
+    low[..., -1], high[..., 0] = high[..., -1], low[..., 0]
     apart, share = high - low, np.arange(group_size + 1) / group_size
     # A_1 n_k1 + A_0 (n_k - n_k1) = D h_k + A n_k for each response k (docs/derivations.md, section 17.1).
     return table._replace(advantages=np.stack([low + share * apart, apart], axis=-1))
 
 
 @kernel
-def fill_contrasts(law, table, batches, with_mean, sums):
+def fill_contrasts(law, table, batches, with_mean, spare, sums):
     """Fill in rows and weights of kernels whose rewards have two values: A_k = D h_k + A n_k, see `contrast_table`.
 
     Of n_k responses k, n_k1 got the higher reward, and so did a share s of the group.  The contrast is h_k = n_k1 - s n_k.
     Estimators share h and n, and A is 0 for those that are centred.
     """
     n_tiles, batch_size, n_classes, _ = batches.counts.shape
-    group_size = 0.0
-    places, high, share, looks = np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64)
+    group_size, places, looks, high, share = 0.0, spare.whole[0], spare.whole[1], spare.parts[0], spare.parts[1]
     for c in range(n_classes):
         group_size += batches.counts[0, 0, c, 0]
     for t in range(n_tiles):
@@ -182,37 +193,32 @@ def fill_contrasts(law, table, batches, with_mean, sums):
 
 
 @kernel
-def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
+def sum_tabulated(table, keys, levels, prompts, counts, by_sign, spare, sums):
     """Add up the advantages (N, F, K, LANES) of groups of which so many responses are in each class (N, C, LANES).
 
     The keys (N, LANES) say how a group looks to the table.  The classes have levels (C, M) by prompt, or are pairs of a response
     and a level.  The last feature counts responses where there are more than advantages need.
     """
     n_values, lanes, stride, signs = table.steps.shape[0], prompts.shape[1], counts.shape[1] // sums.shape[2], 2 if by_sign else 1
-    places, got, advantages = np.empty(lanes, np.int64), np.empty((n_values, lanes), np.int64), np.empty((2, n_values, lanes))
-    decided = levels.shape[0] > 0
+    places, looks, advantages, decided = spare.whole[0], spare.whole[1], spare.parts, levels.shape[0] > 0
     for b in range(counts.shape[0]):
-        got[:] = 0
-        places[:] = 0
+        for j in range(lanes):
+            places[j] = 0
+            looks[j] = table.looks[keys[b, j]]
         for c in range(counts.shape[1]):
             if decided:
                 for j in range(lanes):
-                    got[levels[c, prompts[b, j]], j] += counts[b, c, j]
-            else:
+                    places[j] += table.steps[levels[c, prompts[b, j]]] * counts[b, c, j]
+            elif c % stride > 0:  # the first value adds nothing
                 for j in range(lanes):
-                    got[c % stride, j] += counts[b, c, j]
+                    places[j] += table.steps[c % stride] * counts[b, c, j]
         for level in range(n_values):
             for j in range(lanes):
-                places[j] += table.steps[level] * got[level, j]
-        for level in range(n_values):
-            for j in range(lanes):
-                found = table.advantages[0, table.looks[keys[b, j]], places[j], level]
-                # The table has nothing for a reward that nobody got.
-                advantages[0, level, j] = found if got[level, j] > 0 else 0.0
+                advantages[level, j] = table.advantages[0, looks[j], places[j], level]
             if by_sign:
                 for j in range(lanes):
-                    advantages[1, level, j] = min(advantages[0, level, j], 0.0)
-                    advantages[0, level, j] = max(advantages[0, level, j], 0.0)
+                    advantages[n_values + level, j] = min(advantages[level, j], 0.0)
+                    advantages[level, j] = max(advantages[level, j], 0.0)
         sums[b] = 0.0
         for c in range(counts.shape[1]):
             # S_kf = sum_l n_kl phi_f(A_l), with phi = (A, 1) or (max(A, 0), min(A, 0), 1) (docs/derivations.md, section 4).
@@ -220,10 +226,10 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
             for sign in range(signs):
                 if decided:
                     for j in range(lanes):
-                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign, levels[c, prompts[b, j]], j]
+                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign * n_values + levels[c, prompts[b, j]], j]
                 else:
                     for j in range(lanes):
-                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign, level, j]
+                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign * n_values + level, j]
             if sums.shape[1] > signs:
                 for j in range(lanes):
                     sums[b, -1, k, j] += counts[b, c, j]
@@ -266,7 +272,7 @@ def sum_called(advantages, stride, ordered, by_sign, sums):
                     sums[b, -1, k, j] += 1.0
 
 
-@kernel
+@inlined
 def weigh_edges(edges, lengths, gains, places, scale, sums, row):
     """Fill weights of edges (D, LANES) with what advantages added up by response (F, K, LANES) weigh there.
 

@@ -7,7 +7,7 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.exact.multisets import advantages_of, check_alone
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Problem
 from grpo_theory.validation import Array
 
@@ -61,7 +61,7 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
     return Affine(coefficients, problem.bandit.values, means, reference, strength)
 
 
-@kernel
+@inlined
 def fill_penalties(tables, log_reference, strength, prompts, log_tokens, penalties):
     """Fill in strength log(pi/reference) of each response (K, LANES), from the logs of tokens (D, LANES) and (D, M)."""
     for k in range(penalties.shape[0]):
@@ -78,10 +78,11 @@ def fill_penalties(tables, log_reference, strength, prompts, log_tokens, penalti
 @kernel
 def sum_affine(tables, affine, room, policy, sums):
     """Add up the advantages (B, 1, K, LANES) of each response of a kernel that is affine."""
-    (own, shared, of_value, constant), n_values, lanes = affine.coefficients, affine.values.shape[0], policy.pi.shape[2]
-    total, value, penalties = room.scratch.rows[1], room.scratch.rows[2], np.empty((sums.shape[2], lanes))
+    own, shared, n_values, lanes = affine.coefficients[0], affine.coefficients[1], affine.values.shape[0], policy.pi.shape[2]
+    of_value, constant = affine.coefficients[2], affine.coefficients[3]
+    total, value, penalty = room.scratch.rows[1], room.scratch.rows[2], room.scratch.rows[3]
     for b in range(room.prompts.shape[0]):
-        prompts, counts = room.prompts[b], room.counts[b]
+        prompts, counts, penalties = room.prompts[b], room.counts[b], sums[b, 0]  # which are read before they are sums
         for j in range(lanes):
             total[j] = 0.0
             value[j] = 0.0
@@ -97,8 +98,9 @@ def sum_affine(tables, affine, room, policy, sums):
             total[j] = shared * total[j] + of_value * value[j] + constant
         for k in range(sums.shape[2]):
             for j in range(lanes):
+                penalty[j] = penalties[k, j]
                 sums[b, 0, k, j] = 0.0
             for o in range(n_values):
                 for j in range(lanes):
-                    advantage = own * (affine.values[o] - penalties[k, j]) + total[j]
+                    advantage = own * (affine.values[o] - penalty[j]) + total[j]
                     sums[b, 0, k, j] += counts[k * n_values + o, j] * advantage

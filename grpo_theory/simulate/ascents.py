@@ -21,6 +21,7 @@ from grpo_theory.simulate.advantages import (
     LARGEST_TABLE,
     AdvantageTable,
     KernelCall,
+    make_spare,
     remembering,
     reward_table,
     sum_called,
@@ -31,7 +32,7 @@ from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.blocks import LANES, Streams, block_streams, check_wanted
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
-from grpo_theory.simulate.policies import HEAD, add_gradient, logit_rule, rows_needed
+from grpo_theory.simulate.policies import HEAD, add_gradient, add_unit_gradient, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
 from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape, read_only
@@ -335,8 +336,9 @@ class Runs:
             now = rollouts.make_policy_room(shape, world.logits, policy.n_logits, wants_logs=wants_logs, samples=False)
         self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, lanes))
         logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
-        own = rollouts.Lanes(self.n, period, streams)
-        self._work = rollouts.Work(own, self.room, self.policy, now, self.sums, NO_CREDITS, logit_gradients, NO_RECORD)
+        own = rollouts.Lanes(self.n, period, streams, np.arange(lanes))
+        spare, made = make_spare(training.problem.bandit.values.size, lanes), (self.room, self.policy, now, self.sums)
+        self._work = rollouts.Work(own, *made, NO_CREDITS, logit_gradients, NO_RECORD, spare)
         self._ball, optimiser = np.empty(0) if training.ball is None else training.ball.as_array(policy), training.optimiser
         moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
         table, affine = training.table or NO_TABLE, training.affine or NOT_AFFINE
@@ -409,11 +411,13 @@ class Runs:
 
     def sum_advantages(self, sampler: Array) -> None:
         """Add up the advantages of the rollout by response."""
-        training, room = self.training, self.room
+        training, room, prompts = self.training, self.room, self.room.prompts
         if training.affine is not None:
             sum_affine(training.world.logits, training.affine, room, self.policy, self.sums)
         elif training.table is not None:
-            sum_tabulated(training.table, self.looks, room.prompts[:0], room.prompts, room.counts, training.by_sign, self.sums)
+            sum_tabulated(
+                training.table, self.looks, prompts[:0], prompts, room.counts, training.by_sign, self._work.spare, self.sums
+            )
         else:
             advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler), self._memories)
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
@@ -423,14 +427,14 @@ class Runs:
         training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
         step_size, self.count = training.step_sizes[self.count], self.count + 1
         logit_gradients = self._work.logit_gradients
-        if self._rule:
-            rollouts.climb(logits, prompts, self._rule.moves, (self.n, self.count), logit_gradients, room.scratch, state)
-            return
-        add_gradient(logits, state.theta, prompts, self.n, logit_gradients, room.scratch, state.gradient)
+        if logits.kind < HEAD:
+            add_gradient(logits, prompts, logit_gradients, room.scratch, state.gradient)
+        else:
+            add_unit_gradient(logits, state.theta, prompts, self.n, logit_gradients, room.scratch, state.gradient)
         remember(state)
         # A move of a user's own sees columns of runs, however they are kept.
-        arrays = state.theta, state.gradient, state.moments
-        columns = [array.swapaxes(-1, -2) if self._alone else array for array in arrays]
+        arrays, turned = (state.theta, state.gradient, state.moments), self._alone and not self._rule
+        columns = [array.swapaxes(-1, -2) if turned else array for array in arrays]
         compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)
         stretch(state, self._alone)
         follow(state, self._ball, self._alone, self.count, room.scratch.rows[3, : len(state.farthest)])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined
 from grpo_theory.validation import Rng as Rng
 from grpo_theory.validation import as_generator
 
@@ -77,7 +77,7 @@ def block_streams(seed: np.random.SeedSequence, block: int) -> Streams:
     return streams
 
 
-@kernel
+@inlined
 def fill_words(states, words):
     """Fill words (4 n, lanes) with each lane's next 4 n words, four at a time, for which a state is read once."""
     for row in range(0, words.shape[0], 4):
@@ -97,7 +97,7 @@ def fill_words(states, words):
             states[3, j] = counter
 
 
-@kernel
+@inlined
 def next_word(state):
     """Return the next word of a lone stream (4, 1)."""
     a, b, c, counter = state[0, 0], state[1, 0], state[2, 0], state[3, 0]
@@ -109,7 +109,7 @@ def next_word(state):
     return word
 
 
-@kernel
+@inlined
 def next_uniform(state):
     """Return the next multiple of 2^-53 in [0, 1) of a lone stream (4, 1)."""
     # floor(word/2^11)/2^53: the draw with 53 bits of docs/derivations.md, section 17.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Point
 from grpo_theory.simulate.blocks import LANES, fill_words, next_uniform
 from grpo_theory.validation import Array, Integers, as_count
@@ -178,7 +178,7 @@ def make_draw_room(law: OutcomeLaw, batch_size: int, group_size: int) -> DrawRoo
     return DrawRoom(words, short, np.empty(shape, dtype=np.int16), np.empty(shape, dtype=np.uint16))
 
 
-@kernel
+@inlined
 def choose_prompts(words, row, law, prompts):
     """Choose prompts (LANES,) by the words of a row: a column by the upper half, who keeps it by the lower."""
     n_prompts = np.uint64(law.kept.shape[0])
@@ -189,7 +189,7 @@ def choose_prompts(words, row, law, prompts):
         prompts[j] = column if (word & _LOW) < law.kept[column] else law.alias[column]
 
 
-@kernel
+@inlined
 def count_below(words, first, stop, thresholds, below):
     """Count words (n, LANES), from the first to before `stop`, below each threshold (an even number, LANES)."""
     for c in range(0, thresholds.shape[0], 2):
@@ -204,7 +204,7 @@ def count_below(words, first, stop, thresholds, below):
                 below[c + 1, j] += int(x < two) + int(y < two) + int(z < two) + int(w < two)
 
 
-@kernel
+@inlined
 def count_classes(words, first, group_size, thresholds, below, counts):
     """Count the classes (C, LANES) of a group by its words, from the first on."""
     count_below(words, first, first + (group_size + 3) // 4 * 4, thresholds, below)
@@ -216,21 +216,20 @@ def count_classes(words, first, group_size, thresholds, below, counts):
             counts[c, j] = below[c, j] - below[c - 1, j]
 
 
-@kernel
+@inlined
 def draw_residual(law, prompt, lone):
     """Draw a class from what words of 16 bits leave open."""
-    rest, last = next_uniform(lone), law.residual.shape[1] - 1
+    rest, last, c = next_uniform(lone), law.residual.shape[1] - 1, 0
     # The first c with residual_0 + ... + residual_c > u, for u of 53 bits (docs/derivations.md, section 17).
-    for c in range(last):
+    while c < last and rest >= law.residual[prompt, c]:
         rest -= law.residual[prompt, c]
-        if rest < 0.0:
-            return c
-    while law.residual[prompt, last] == 0.0:
-        last -= 1
-    return last
+        c += 1
+    while law.residual[prompt, c] == 0.0:
+        c -= 1
+    return c
 
 
-@kernel
+@inlined
 def find_in_order(words, first, thresholds, n_classes, ordered):
     """Find the class of each response (G, LANES), by how many thresholds its word has reached, from the first word on."""
     for g in range(ordered.shape[0]):
@@ -241,18 +240,35 @@ def find_in_order(words, first, thresholds, n_classes, ordered):
             ordered[g, j] = reached
 
 
-@kernel
+@inlined
 def tally(ordered, counts):
     """Count how many responses (G, LANES) are in each class (C, LANES)."""
-    counts[:] = 0
+    for c in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            counts[c, j] = 0
     for g in range(ordered.shape[0]):
         for j in range(ordered.shape[1]):
             counts[ordered[g, j], j] += np.uint16(1)
 
 
+@inlined
+def draw_group(law, b, batch_size, group_size, room, prompts):
+    """Choose the prompts (LANES,) of a group, fill in their thresholds, and return the first row of the responses' words."""
+    choose_prompts(room.words, b, law.prompts, prompts)
+    for c in range(room.thresholds.shape[0]):
+        for j in range(LANES):
+            room.thresholds[c, j] = law.thresholds[c, prompts[j]]
+    padded = (group_size + 3) // 4 * 4
+    first = 4 * batch_size + b * padded
+    for row in range(first + group_size, first + padded):
+        for j in range(LANES):
+            room.short[row, j] = PAST
+    return first
+
+
 @kernel
 def fill_batches(law, group_size, streams, room, batches):
-    """Draw tiles of batches: prompts and counts and, where there is room for them, responses in order.
+    """Draw tiles of batches: prompts and counts.
 
     The first B words of a tile are for the prompts, and the quarters of later words for the responses.
     """
@@ -261,27 +277,28 @@ def fill_batches(law, group_size, streams, room, batches):
         fill_words(streams.lanes, room.words)
         for b in range(batch_size):
             prompts, counts = batches.prompts[t, b], batches.counts[t, b]
-            choose_prompts(room.words, b, law.prompts, prompts)
-            for c in range(room.thresholds.shape[0]):
+            first = draw_group(law, b, batch_size, group_size, room, prompts)
+            count_classes(room.short, first, group_size, room.thresholds, room.below, counts)
+            for j in range(LANES):
+                for _ in range(group_size - np.int64(room.below[counts.shape[0] - 1, j])):
+                    counts[draw_residual(law, prompts[j], streams.lone), j] += np.uint16(1)
+
+
+@kernel
+def fill_ordered_batches(law, group_size, streams, room, batches):
+    """Draw tiles of batches from the same words: prompts, the class of each response in the order drawn, and counts."""
+    n_tiles, batch_size, _ = batches.prompts.shape
+    for t in range(n_tiles):
+        fill_words(streams.lanes, room.words)
+        for b in range(batch_size):
+            prompts, ordered, n_classes = batches.prompts[t, b], batches.ordered[t, b], law.residual.shape[1]
+            first = draw_group(law, b, batch_size, group_size, room, prompts)
+            find_in_order(room.short, first, room.thresholds, n_classes, ordered)
+            for g in range(group_size):
                 for j in range(LANES):
-                    room.thresholds[c, j] = law.thresholds[c, prompts[j]]
-            first = 4 * (batch_size + b * ((group_size + 3) // 4))
-            for row in range(first + group_size, first + (group_size + 3) // 4 * 4):
-                for j in range(LANES):
-                    room.short[row, j] = PAST
-            if batches.ordered.shape[0] > 0:
-                ordered, n_classes = batches.ordered[t, b], law.residual.shape[1]
-                find_in_order(room.short, first, room.thresholds, n_classes, ordered)
-                for g in range(group_size):
-                    for j in range(LANES):
-                        if ordered[g, j] == n_classes:
-                            ordered[g, j] = draw_residual(law, prompts[j], streams.lone)
-                tally(ordered, counts)
-            else:
-                count_classes(room.short, first, group_size, room.thresholds, room.below, counts)
-                for j in range(LANES):
-                    for _ in range(group_size - np.int64(room.below[counts.shape[0] - 1, j])):
-                        counts[draw_residual(law, prompts[j], streams.lone), j] += np.uint16(1)
+                    if ordered[g, j] == n_classes:
+                        ordered[g, j] = draw_residual(law, prompts[j], streams.lone)
+            tally(ordered, batches.counts[t, b])
 
 
 @kernel

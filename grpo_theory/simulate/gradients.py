@@ -316,7 +316,7 @@ class Family:
     def fill(self, law: draws.OutcomeLaw, batches: draws.Batches, sums: advantages.Sums, generator: np.random.Generator) -> None:
         """Fill in the sums of tiles."""
         if self.contrasts:
-            advantages.fill_contrasts(law, self.table, batches, self.n_rows == 2, sums)
+            advantages.fill_contrasts(law, self.table, batches, self.n_rows == 2, advantages.make_spare(2, LANES), sums)
             return
         rows = sums.rows.reshape(-1, *sums.rows.shape[3:])
         if self.draw_errors is not None:
@@ -329,7 +329,9 @@ class Family:
             advantages.sum_called(self.caller.advantages(batches), law.stride, ordered, self.by_sign, rows)
         else:
             prompts, counts = batches.prompts.reshape(-1, LANES), batches.counts.reshape(len(rows), -1, LANES)
-            advantages.sum_tabulated(self.table, prompts, law.levels, prompts, counts, self.by_sign, rows)
+            assert self.table is not None  # what is not called is tabulated
+            spare = advantages.make_spare(len(self.table.steps), LANES)
+            advantages.sum_tabulated(self.table, prompts, law.levels, prompts, counts, self.by_sign, spare, rows)
 
 
 def families_of(
@@ -372,6 +374,8 @@ class Workspace:
         self.room, self.group_size = draws.make_draw_room(law, *shape), shape[1]
         in_order = any(one.caller is not None for one in families)
         self.batches = draws.make_batches(law, self.n_tiles, *shape, in_order=in_order)
+        n_estimators = sum(len(one.estimators) for one in families)
+        self.observed = np.empty((n_estimators, 4 + len(truth.along), SUMMARY_TILES, LANES))
         self.sums = []
         for one in families:
             rows = np.empty((self.n_tiles, shape[0], one.n_rows, len(one.rule.gains), n_responses, LANES))
@@ -388,18 +392,19 @@ class Workspace:
 
     def _observed(self, streams: Streams, generators: Sequence[np.random.Generator], replications: int) -> Array:
         """Return the observations of the next replications, shape (E, 4 + J, R), with a generator for each family's errors."""
-        n_tiles, n_observations = -(-replications // LANES), 4 + len(self.truth.along)
-        parts = [np.empty((n_tiles, len(one.estimators), n_observations, LANES)) for one in self.families]
+        n_tiles = -(-replications // LANES)
         for first in range(0, n_tiles, self.n_tiles):
-            size = min(self.n_tiles, n_tiles - first)
+            size, begun = min(self.n_tiles, n_tiles - first), 0
             batches = draws.Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
-            draws.fill_batches(self.law, self.group_size, streams, self.room, batches)
-            for family, sums, part, generator in zip(self.families, self.sums, parts, generators, strict=True):
-                own = advantages.Sums(sums.rows[:size], sums.weights[:size])
+            fill = draws.fill_ordered_batches if len(batches.ordered) else draws.fill_batches
+            fill(self.law, self.group_size, streams, self.room, batches)
+            for family, sums, generator in zip(self.families, self.sums, generators, strict=True):
+                own, ended = advantages.Sums(sums.rows[:size], sums.weights[:size]), begun + len(family.estimators)
                 family.fill(self.law, batches, own, generator)
-                observe(family.rule, self.truth, batches, self.law.stride, own, part[first : first + size])
-        found = np.concatenate(parts, axis=1).transpose(1, 2, 0, 3)
-        return found.reshape(*found.shape[:2], -1)[:, :, :replications]
+                part = self.observed[begun:ended, :, first : first + size]
+                observe(family.rule, self.truth, batches, self.law.stride, own, part)
+                begun = ended
+        return self.observed.reshape(*self.observed.shape[:2], -1)[:, :, :replications]
 
 
 def block_replications(batch_size: int, group_size: int) -> int:

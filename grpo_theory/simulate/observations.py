@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.exact.score_moments import TokenWeights
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, HeadMap, TabularMap
 from grpo_theory.simulate.advantages import weigh_edges
@@ -133,7 +133,7 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
     )
 
 
-@kernel
+@inlined
 def fill_logit_gradient(rule, prompts, sums, total, size, row):
     """Fill in the logit gradient (D, LANES) of a group's sums by response (F, K, LANES): scale sum_k S_k sum_t gain_kt c_kt.
 
@@ -175,7 +175,7 @@ def fill_logit_gradient(rule, prompts, sums, total, size, row):
                     row[d, j] = -total[j] if rule.tokens[d, prompts[j]] > SURE else row[d, j]
 
 
-@kernel
+@inlined
 def multiply(rows, i, other, times, dot):
     """Put the products of two rows, times a factor of the lane, into dot (LANES,)."""
     for j in range(LANES):
@@ -187,7 +187,7 @@ def multiply(rows, i, other, times, dot):
         dot[j] *= times[j]
 
 
-@kernel
+@inlined
 def multiply_fact(rows, i, table, prompts, dot):
     """Put the products of a row with its prompt's column of a table (D, M) into dot (LANES,)."""
     for j in range(LANES):
@@ -197,7 +197,7 @@ def multiply_fact(rows, i, table, prompts, dot):
             dot[j] += rows[i, d, j] * table[d, prompts[j]]
 
 
-@kernel
+@inlined
 def observe_pairs(truth, prompts, rows, weights, found):
     """Add up the observations (E, 4 + J, LANES) of a batch from its rows (B R, D, LANES), with weights (E, B, R, LANES)."""
     n_estimators, batch_size, n_rows, _ = weights.shape
@@ -252,7 +252,7 @@ def observe_pairs(truth, prompts, rows, weights, found):
                 found[e, 1, j] += own[j]
 
 
-@kernel
+@inlined
 def observe_features(truth, prompts, rows, weights, found):
     """Add up the observations (E, 4 + J, LANES) of a batch by its estimates themselves."""
     n_estimators, batch_size, n_rows, _ = weights.shape
@@ -283,10 +283,10 @@ def observe_features(truth, prompts, rows, weights, found):
 
 @kernel
 def observe(rule, truth, batches, stride, sums, observations):
-    """Fill in observations (T, E, 4 + J, LANES): error about g, the groups' error, power, gain, and directions."""
+    """Fill in observations (E, 4 + J, T, LANES): error about g, the groups' error, power, gain, and directions."""
     n_tiles, n_estimators, batch_size, n_rows, _ = sums.weights.shape
     n_logits = rule.tokens.shape[0]
-    rows, found = np.empty((batch_size * n_rows, n_logits, LANES)), np.empty((n_estimators, observations.shape[2], LANES))
+    rows, found = np.empty((batch_size * n_rows, n_logits, LANES)), np.empty((n_estimators, observations.shape[1], LANES))
     dot, size, share = np.empty(LANES), np.empty(LANES), 1.0 / batch_size
     for t in range(n_tiles):
         prompts, weights = batches.prompts[t], sums.weights[t]
@@ -312,10 +312,10 @@ def observe(rule, truth, batches, stride, sums, observations):
                 # ||ghat||^2 and g . ghat of ghat = (1/B) sum_b y_b, and ||ghat - g||^2 = power - 2 gain + ||g||^2
                 # (docs/derivations.md, section 37).
                 power, gain = found[e, 2, j] * share * share, found[e, 3, j] * share
-                observations[t, e, 0, j] = power - 2.0 * gain + truth.power
-                observations[t, e, 1, j] = found[e, 1, j] * share
-                observations[t, e, 2, j] = power
-                observations[t, e, 3, j] = gain
+                observations[e, 0, t, j] = power - 2.0 * gain + truth.power
+                observations[e, 1, t, j] = found[e, 1, j] * share
+                observations[e, 2, t, j] = power
+                observations[e, 3, t, j] = gain
             for direction in range(truth.along.shape[0]):
                 for j in range(LANES):
-                    observations[t, e, 4 + direction, j] = found[e, 4 + direction, j] * share
+                    observations[e, 4 + direction, t, j] = found[e, 4 + direction, j] * share

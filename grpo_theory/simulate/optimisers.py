@@ -257,39 +257,33 @@ def stretch(state, alone):
 
 
 @summing_kernel
-def squared_distances(theta, centre, alone, distances):
-    """Fill in the squared distances of runs from centres of the shape of theta, or of one run (d, 1) or (1, d)."""
-    distances[:] = 0.0
-    one = centre.shape[0] == 1 if alone else centre.shape[1] == 1
-    for j in range(theta.shape[0]):
-        for i in range(theta.shape[1]):
-            if alone:
-                gap = theta[j, i] - centre[0 if one else j, i]
-                distances[j] += gap * gap
-            else:
-                gap = theta[j, i] - centre[j, 0 if one else i]
-                distances[i] += gap * gap
-
-
-@kernel
 def follow(state, ball, alone, count, distances):
     """Project the iterates onto the ball, if there is one, and take them into averages, distances and the path."""
-    theta, average = state.theta, state.average
+    theta, average, start = state.theta, state.average, state.start
     if ball.shape[0] > 0:
-        d = ball.shape[0] - 1
-        centre = ball[:d].reshape((1, d)) if alone else ball[:d].reshape((d, 1))
-        squared_distances(theta, centre, alone, distances)
+        radius = ball[ball.shape[0] - 1]
+        distances[:] = 0.0
+        for j in range(theta.shape[0]):
+            for i in range(theta.shape[1]):
+                gap = theta[j, i] - ball[i if alone else j]
+                distances[j if alone else i] += gap * gap
         for j in range(theta.shape[0]):
             for i in range(theta.shape[1]):
                 squared, middle = distances[j if alone else i], ball[i if alone else j]
-                if squared > ball[d] * ball[d]:
+                if squared > radius * radius:
                     # centre + radius (theta - centre)/||theta - centre||, the projection (docs/derivations.md, section 7).
-                    theta[j, i] = middle + ball[d] / np.sqrt(squared) * (theta[j, i] - middle)
+                    theta[j, i] = middle + radius / np.sqrt(squared) * (theta[j, i] - middle)
+    distances[:] = 0.0
     for j in range(theta.shape[0]):
         for i in range(theta.shape[1]):
             # mean_n = mean_{n-1} + (theta_n - mean_{n-1})/n of theta_1, ..., theta_n (Polyak and Juditsky 1992).
             average[j, i] += (theta[j, i] - average[j, i]) / count
-    squared_distances(theta, state.start, alone, distances)
+        for i in range(theta.shape[1]):
+            gap = theta[j, i] - start[j, i]
+            if alone:
+                distances[j] += gap * gap
+            else:
+                distances[i] += gap * gap
     for j in range(distances.shape[0]):
         state.farthest[j] = max(state.farthest[j], distances[j])
     for run in range(state.path.shape[0]):

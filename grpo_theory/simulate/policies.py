@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.jit import kernel, summing_kernel
+from grpo_theory.jit import inlined, kernel, summing_kernel
 from grpo_theory.problem import LogitMap, Policy
 from grpo_theory.problem.logits import HeadMap, TabularMap
 from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.validation import Array, Integers
 
 TABULAR, FEW, FEATURES, HEAD, TANH, RELU, IDENTITY = range(7)
+"""The last four have hidden units, of the model under a head or of their own."""
 FEW_PROMPTS = 4
 """Logits of all prompts cost less than features of those drawn, if there are at most so many times as many."""
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -105,7 +106,7 @@ def dense_features(logit_map: LogitMap) -> Array:
     return features
 
 
-@kernel
+@inlined
 def exponentiate(x, n, scratch):
     """Replace the first n rows of x (rows, LANES), at most 709, by exp(x).
 
@@ -116,10 +117,10 @@ def exponentiate(x, n, scratch):
             y = x[row, j] if x[row, j] > -700.0 else -700.0
             m = np.rint(y * _LOG2_E)
             r = (y - m * _LN2_HIGH) - m * _LN2_LOW
-            p = ((r / 479001600.0 + 1.0 / 39916800.0) * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0
+            p = ((r * (1.0 / 479001600.0) + 1.0 / 39916800.0) * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0
             p = (((p * r + 1.0 / 40320.0) * r + 1.0 / 5040.0) * r + 1.0 / 720.0) * r + 1.0 / 120.0
             p = (((p * r + 1.0 / 24.0) * r + 1.0 / 6.0) * r + 0.5) * r + 1.0
-            scratch.bits[j] = (np.int64(m) + 1023) << 52  # those of 2^m, which the first row of numbers is
+            scratch.bits[j] = (np.int64(np.int32(m)) + 1023) << 52  # those of 2^m, which the first row of numbers is
             # What is no number stays none.
             x[row, j] = p * r + 1.0 if x[row, j] == x[row, j] else x[row, j]
         for j in range(x.shape[1]):
@@ -140,17 +141,14 @@ def fill_head_logits(tables, theta, prompts, n, logits):
 
 
 @kernel
-def fill_logits(tables, theta, prompts, n, scratch, logits):
-    """Fill in logits (B, D, LANES) at the prompts (B, LANES) of the first n runs."""
+def fill_logits(tables, theta, prompts, scratch, logits):
+    """Fill in logits (B, D, LANES) at prompts (B, LANES), of policies without hidden units."""
     (_, n_logits, lanes), n_theta, units = logits.shape, theta.shape[0], scratch.units
-    if tables.kind == HEAD:
-        fill_head_logits(tables, theta, prompts, n, logits)
-        return
     if tables.kind == FEW:
         for row in range(units.shape[0]):
             for j in range(lanes):
-                units[row, j] = 0.0
-            for x in range(n_theta):
+                units[row, j] = tables.table[row, 0] * theta[0, j]
+            for x in range(1, n_theta):
                 for j in range(lanes):
                     units[row, j] += tables.table[row, x] * theta[x, j]
     for b in range(prompts.shape[0]):
@@ -162,26 +160,35 @@ def fill_logits(tables, theta, prompts, n, scratch, logits):
             for d in range(n_logits):
                 for j in range(lanes):
                     logits[b, d, j] = units[prompts[b, j] * n_logits + d, j]
-        elif tables.kind == FEATURES:
+        else:
             for d in range(n_logits):
                 for j in range(lanes):
                     logits[b, d, j] = 0.0
                 for x in range(n_theta):
                     for j in range(lanes):
                         logits[b, d, j] += tables.table[d * n_theta + x, prompts[b, j]] * theta[x, j]
-        else:
-            n_inputs, width = tables.table.shape[0], units.shape[0] - tables.table.shape[0]
-            fill_units(tables, theta, prompts[b], scratch)
-            # s_d = scale sum_h v_dh act(u_h . x) (docs/derivations.md, section 5.1).
-            for d in range(n_logits):
-                for j in range(lanes):
-                    logits[b, d, j] = 0.0
-                for h in range(width):
-                    for j in range(lanes):
-                        logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * units[n_inputs + h, j]
 
 
 @kernel
+def fill_unit_logits(tables, theta, prompts, n, scratch, logits):
+    """Fill in logits (B, D, LANES) at the prompts (B, LANES) of the first n runs, of heads and of networks."""
+    if tables.kind == HEAD:
+        fill_head_logits(tables, theta, prompts, n, logits)
+        return
+    n_inputs, units = tables.table.shape[0], scratch.units
+    width = units.shape[0] - n_inputs
+    for b in range(prompts.shape[0]):
+        fill_units(tables, theta, prompts[b], scratch)
+        # s_d = scale sum_h v_dh act(u_h . x) (docs/derivations.md, section 5.1).
+        for d in range(logits.shape[1]):
+            for j in range(logits.shape[2]):
+                logits[b, d, j] = 0.0
+            for h in range(width):
+                for j in range(logits.shape[2]):
+                    logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * units[n_inputs + h, j]
+
+
+@inlined
 def fill_units(tables, theta, prompts, scratch):
     """Fill in the inputs and the hidden units (I + H, LANES) of a network at prompts (LANES,)."""
     n_inputs, lanes, own, units = tables.table.shape[0], prompts.shape[0], scratch.units, scratch.units[tables.table.shape[0] :]
@@ -215,7 +222,8 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
     lanes, wants_logs, top, total = logits.shape[2], log_tokens.shape[1] > 0, scratch.rows[1], scratch.rows[2]
     for b in range(logits.shape[0]):
         # p_d = exp(s_d - max s)/sum exp(s - max s) at each prefix (docs/derivations.md, section 15).
-        for first in range(0, logits.shape[1], tables.size):
+        for prefix in range(logits.shape[1] // tables.size):
+            first = prefix * tables.size
             for j in range(lanes):
                 top[j] = logits[b, first, j]
                 total[j] = 0.0
@@ -242,10 +250,8 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
                 for d in range(first, first + tables.size):
                     for j in range(lanes):
                         log_tokens[b, d, j] -= total[j]
-        if tables.edges.shape[1] == 1:  # a response is a token, and both are one array
-            continue
-        # pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
-        for k in range(pi.shape[1]):
+        # pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15); of responses of a token both are one array.
+        for k in range(pi.shape[1] if tables.edges.shape[1] > 1 else 0):
             for j in range(lanes):
                 pi[b, k, j] = tokens[b, tables.edges[k, 0], j]
             for t in range(1, tables.lengths[k]):
@@ -254,29 +260,17 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
 
 
 @kernel
-def add_head_gradient(tables, prompts, n, logit_gradients, gradient):
-    """Add sum_b c_b h_b' (B, D, LANES) to the gradients (runs, d) of the first n runs."""
-    width = tables.table.shape[1]
-    for b in range(logit_gradients.shape[0]):
-        for j in range(n):
-            for d in range(logit_gradients.shape[1]):
-                weight = logit_gradients[b, d, j]
-                if weight != 0.0:
-                    for h in range(width):
-                        gradient[j, d * width + h] += weight * tables.table[prompts[b, j], h]
-
-
-@kernel
-def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
-    """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES)."""
-    (_, n_logits, lanes), n_theta, units, back = logit_gradients.shape, theta.shape[0], scratch.units, scratch.rows[1]
-    gradient[:] = 0.0
-    if tables.kind == HEAD:
-        add_head_gradient(tables, prompts, n, logit_gradients, gradient)
-        return
+def add_gradient(tables, prompts, logit_gradients, scratch, gradient):
+    """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), of policies without hidden units."""
+    (_, n_logits, lanes), n_theta, units = logit_gradients.shape, gradient.shape[0], scratch.units
+    for x in range(n_theta):
+        for j in range(lanes):
+            gradient[x, j] = 0.0
     if tables.kind == FEW:
         # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of c_b over m's groups (docs/derivations.md, section 5.1).
-        units[:] = 0.0
+        for row in range(units.shape[0]):
+            for j in range(lanes):
+                units[row, j] = 0.0
         for b in range(logit_gradients.shape[0]):
             for d in range(n_logits):
                 for j in range(lanes):
@@ -285,36 +279,51 @@ def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
             for x in range(n_theta):
                 for j in range(lanes):
                     gradient[x, j] += tables.table[row, x] * units[row, j]
-        return
+    else:
+        for b in range(logit_gradients.shape[0]):
+            for d in range(n_logits):
+                if tables.kind == TABULAR:
+                    for j in range(lanes):
+                        gradient[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
+                else:
+                    for x in range(n_theta):
+                        for j in range(lanes):
+                            gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
+
+
+@kernel
+def add_unit_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
+    """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), of the first n runs' heads or of networks."""
+    (_, n_logits, lanes), units, back, n_inputs = logit_gradients.shape, scratch.units, scratch.rows[1], tables.table.shape[0]
+    gradient[:] = 0.0
     for b in range(logit_gradients.shape[0]):
-        if tables.kind == TABULAR:
-            for d in range(n_logits):
-                for j in range(lanes):
-                    gradient[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
-        elif tables.kind == FEATURES:
-            for d in range(n_logits):
-                for x in range(n_theta):
-                    for j in range(lanes):
-                        gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
-        else:
-            fill_units(tables, theta, prompts[b], scratch)
-            n_inputs, width = tables.table.shape[0], units.shape[0] - tables.table.shape[0]
-            for h in range(width):
-                # ds_d/du_h = scale v_dh act'(u_h . x) x, and ds_d/dv_dh = scale act(u_h . x) (docs/derivations.md, section 5.1).
-                # Back through the second layer, scale W_2, and through the unit, whose slope is f'(a) by its value f(a).
-                unit = units[n_inputs + h]
-                for j in range(lanes):
-                    back[j] = 0.0
+        if tables.kind == HEAD:
+            width = tables.table.shape[1]
+            for j in range(n):
                 for d in range(n_logits):
-                    row = width * n_inputs + d * width + h
-                    for j in range(lanes):
-                        back[j] += tables.scale * logit_gradients[b, d, j] * theta[row, j]
-                        gradient[row, j] += tables.scale * logit_gradients[b, d, j] * unit[j]
+                    weight = logit_gradients[b, d, j]
+                    if weight != 0.0:
+                        for h in range(width):
+                            gradient[j, d * width + h] += weight * tables.table[prompts[b, j], h]
+            continue
+        width = units.shape[0] - n_inputs
+        fill_units(tables, theta, prompts[b], scratch)
+        for h in range(width):
+            # ds_d/du_h = scale v_dh act'(u_h . x) x, and ds_d/dv_dh = scale act(u_h . x) (docs/derivations.md, section 5.1).
+            # Back through the second layer, scale W_2, and through the unit, whose slope is f'(a) by its value f(a).
+            unit = units[n_inputs + h]
+            for j in range(lanes):
+                back[j] = 0.0
+            for d in range(n_logits):
+                row = width * n_inputs + d * width + h
                 for j in range(lanes):
-                    if tables.kind == TANH:
-                        back[j] *= 1.0 - unit[j] * unit[j]
-                    elif tables.kind == RELU:
-                        back[j] *= 1.0 if unit[j] > 0.0 else 0.0
-                for x in range(n_inputs):
-                    for j in range(lanes):
-                        gradient[h * n_inputs + x, j] += back[j] * units[x, j]
+                    back[j] += tables.scale * logit_gradients[b, d, j] * theta[row, j]
+                    gradient[row, j] += tables.scale * logit_gradients[b, d, j] * unit[j]
+            for j in range(lanes):
+                if tables.kind == TANH:
+                    back[j] *= 1.0 - unit[j] * unit[j]
+                elif tables.kind == RELU:
+                    back[j] *= 1.0 if unit[j] > 0.0 else 0.0
+            for x in range(n_inputs):
+                for j in range(lanes):
+                    gradient[h * n_inputs + x, j] += back[j] * units[x, j]

@@ -11,14 +11,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.advantages import AdvantageTable, sum_tabulated, weigh_edges
+from grpo_theory.simulate.advantages import AdvantageTable, Spare, sum_tabulated, weigh_edges
 from grpo_theory.simulate.affine import Affine, sum_affine
 from grpo_theory.simulate.blocks import LANES, Streams, fill_words
 from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, pool_tokens, prompt_law, tally
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
-from grpo_theory.simulate.policies import LogitRule, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
+from grpo_theory.simulate.policies import (
+    HEAD,
+    LogitRule,
+    Scratch,
+    add_gradient,
+    add_unit_gradient,
+    fill_logits,
+    fill_probabilities,
+    fill_unit_logits,
+    make_scratch,
+)
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
 from grpo_theory.validation import Array, Integers
 
@@ -142,13 +152,17 @@ def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int
 def fill_policy(logits, theta, prompts, n, scratch, policy):
     """Fill in logits and probabilities of the runs' policies at prompts (B, LANES)."""
     # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
-    fill_logits(logits, theta, prompts, n, scratch, policy.logits)
+    if logits.kind < HEAD:
+        fill_logits(logits, theta, prompts, scratch, policy.logits)
+    else:
+        fill_unit_logits(logits, theta, prompts, n, scratch, policy.logits)
     fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
 
 
 @kernel
-def fill_thresholds(world, prompts, pi, reached, thresholds):
+def fill_thresholds(world, b, room, policy):
     """Fill in thresholds (O, LANES) of words of 32 bits; none is below the one before, whatever theta has become."""
+    prompts, pi, reached, thresholds = room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds
     lanes, n_values, last = reached.shape[0], world.n_values, thresholds.shape[0] - 1
     for j in range(lanes):
         reached[j] = -2147483648.0
@@ -206,17 +220,23 @@ def close_groups(sizes, group_size, room):
 
 
 @kernel
+def count_outcomes(group_size, b, room):
+    """Count how often each outcome came in a group, by the thresholds of its policy."""
+    first = 2 * room.prompts.shape[0] + b * ((group_size + 3) // 4 * 4)
+    count_classes(room.short, first, group_size, room.thresholds, room.below, room.counts[b])
+
+
+@kernel
 def draw_outcomes(world, group_size, room, policy):
     """Draw the outcomes of a rollout by how often each came, or one by one where there is room for them in order."""
-    batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
-    for b in range(batch_size):
-        fill_thresholds(world, room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds)
-        first = 2 * batch_size + b * padded
+    for b in range(room.prompts.shape[0]):
+        fill_thresholds(world, b, room, policy)
         if room.ordered.shape[0] > 0:  # the outcome of a response is how many thresholds its word has reached
+            first = 2 * room.prompts.shape[0] + b * ((group_size + 3) // 4 * 4)
             find_in_order(room.short, first, room.thresholds, room.counts.shape[1], room.ordered[b])
             tally(room.ordered[b], room.counts[b])
         else:
-            count_classes(room.short, first, group_size, room.thresholds, room.below, room.counts[b])
+            count_outcomes(group_size, b, room)
 
 
 class Weighing(NamedTuple):
@@ -300,12 +320,13 @@ def add_credits(tables, gains, credits, prompts, counts, logit_gradients):
                 logit_gradients[tables.edges[k, t], j] += drawn * gain * credit
 
 
-@kernel
+@inlined
 def centre_edges(tables, tokens, scale, total, logit_gradients):
     """Turn weights of edges (B', D, LANES) into logit gradients: what a prefix got in all, times its probabilities, comes off."""
     for b in range(logit_gradients.shape[0]):
         # sum_t w_t (e_edge - p_prefix) = E - P(E), with P(E) the sum of E at a prefix, times p (docs/derivations.md, section 15).
-        for first in range(0, logit_gradients.shape[1], tables.size):
+        for prefix in range(logit_gradients.shape[1] // tables.size):
+            first = prefix * tables.size
             for j in range(total.shape[0]):
                 total[j] = 0.0
             for d in range(first, first + tables.size):
@@ -338,11 +359,12 @@ class Rule(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The runs of a block: how many are wanted, how far apart those lie that see the same words, and the streams."""
+    """The runs of a block: how many are wanted, how far apart those lie that see the same words, the streams, and 0 to LANES."""
 
     n: int
     period: int
     streams: Streams
+    places: Integers
 
 
 class Work(NamedTuple):
@@ -361,22 +383,17 @@ class Work(NamedTuple):
     credits: Array
     logit_gradients: Array
     record: Record
+    spare: Spare
 
 
 @kernel
-def climb(logits, prompts, moves, span, logit_gradients, scratch, state):
-    """Move the n runs along logit gradients (B', D, LANES) at prompts (B', LANES): update number `count` of (n, count)."""
-    n, count = span
-    add_gradient(logits, state.theta, prompts, n, logit_gradients, scratch, state.gradient)
-    # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
-    remember(state)
-    step_size = moves.step_sizes[count - 1]
-    if moves.adaptive:
-        ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
-    else:
-        ascend(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
-    stretch(state, moves.alone)
-    follow(state, moves.ball, moves.alone, count, scratch.rows[3, : state.farthest.shape[0]])
+def weigh_on_policy(tables, weighing, work):
+    """Fill logit gradients (B, D, LANES) with what the groups' sums weigh under the policy that sampled, whose one update it is."""
+    # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
+    for b in range(work.logit_gradients.shape[0]):
+        sums, logit_gradient = work.sums[b], work.logit_gradients[b]
+        weigh_edges(tables.edges, tables.lengths, weighing.gains, work.lanes.places, 1.0, sums, logit_gradient)
+    centre_edges(tables, work.policy.tokens, weighing.scale, work.room.scratch.rows[2], work.logit_gradients)
 
 
 @kernel
@@ -386,19 +403,19 @@ def weigh(tables, weighing, ratio, clip, slope, first, theta, work):
     Functions of a ratio, a clip and a KL term in the loss say what tokens weigh off policy.
     """
     room, now, logit_gradients, lanes = work.room, work.now, work.logit_gradients, work.policy.tokens.shape[2]
+    prompts = room.prompts[first : first + logit_gradients.shape[0]]
     if weighing.moved:
-        fill_policy(tables, theta, room.prompts[first : first + logit_gradients.shape[0]], work.lanes.n, room.scratch, now)
+        fill_policy(tables, theta, prompts, work.lanes.n, room.scratch, now)
     gains = np.empty((*work.sums.shape[1:3], tables.edges.shape[1], lanes)) if weighing.by_ratio else weighing.gains
-    # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
     for b in range(logit_gradients.shape[0]):
         if weighing.by_ratio:
             fill_gains(tables, weighing, ratio, clip, now.log_tokens[b], work.policy.log_tokens[first + b], gains)
-        weigh_edges(tables.edges, tables.lengths, gains, np.arange(lanes), 1.0, work.sums[first + b], logit_gradients[b])
+        weigh_edges(tables.edges, tables.lengths, gains, work.lanes.places, 1.0, work.sums[first + b], logit_gradients[b])
         counts = room.counts[first + b]
         if work.credits.shape[0] > 0:
-            add_credits(tables, gains, work.credits, room.prompts[first + b], counts, logit_gradients[b])
+            add_credits(tables, gains, work.credits, prompts[b], counts, logit_gradients[b])
         if weighing.drifts.shape[0] > 0:
-            add_drift(tables, weighing, slope, room.prompts[first + b], counts, now.log_tokens[b], logit_gradients[b])
+            add_drift(tables, weighing, slope, prompts[b], counts, now.log_tokens[b], logit_gradients[b])
     if weighing.pool > 0:
         drawn = room.counts[first : first + logit_gradients.shape[0]]
         pool_tokens(tables.lengths, drawn.shape[1] // tables.lengths.shape[0], weighing.pool, drawn, logit_gradients)
@@ -408,23 +425,55 @@ def weigh(tables, weighing, ratio, clip, slope, first, theta, work):
 @kernel
 def train(world, rule, ratio, clip, slope, span, work, state):
     """Make the updates of a span: rollouts are drawn from the policy that they update; advantages are tabulated or affine."""
-    logits, room, policy, lanes, count = world.logits, work.room, work.policy, work.lanes, span[0]
-    one_size, n_updated = np.zeros_like(room.prompts), work.logit_gradients.shape[0]
-    while count < span[1]:
-        draw_prompts(world, rule.group_size, lanes.streams, lanes.period, room)
-        fill_policy(logits, state.theta, room.prompts, lanes.n, room.scratch, policy)
-        # C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
-        draw_outcomes(world, rule.group_size, room, policy)
-        if work.record.hessian.shape[0] > 0:
-            keep_rollout(logits, work.record, count, room, policy)
-        # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
-        if rule.affine.coefficients.shape[0] > 0:
-            sum_affine(logits, rule.affine, room, policy, work.sums)
+    count, stop = span
+    # What the loop takes out of records is counted, see `jit.inlined`: it is taken out before.
+    logits, room, policy, record, sums, spare = world.logits, work.room, work.policy, work.record, work.sums, work.spare
+    n, period = work.lanes.n, work.lanes.period
+    weighing, moves, table, affine, theta = rule.weighing, rule.moves, rule.table, rule.affine, state.theta
+    prompts, counts, scratch, streams = room.prompts, room.counts, room.scratch, work.lanes.streams
+    logit_gradients = work.logit_gradients
+    one_size, decided, distances = np.zeros_like(prompts), prompts[:0], scratch.rows[3, : state.farthest.shape[0]]
+    own_logits, tokens, log_tokens, pi, hessian = policy.logits, policy.tokens, policy.log_tokens, policy.pi, record.hessian
+    gradient, moments, stretched, coefficients = state.gradient, state.moments, state.before.shape[0] > 0, affine.coefficients
+    settings, step_sizes = moves.settings, moves.step_sizes
+    plain, ball = not weighing.moved and weighing.pool == 0 and weighing.drifts.shape[0] == 0, moves.ball
+    while count < stop:
+        draw_prompts(world, rule.group_size, streams, period, room)
+        # Logits at theta, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
+        if logits.kind < HEAD:
+            fill_logits(logits, theta, prompts, scratch, own_logits)
         else:
-            sum_tabulated(rule.table, one_size, room.prompts[:0], room.prompts, room.counts, rule.by_sign, work.sums)
-        for first in range(0, room.prompts.shape[0], n_updated):
+            fill_unit_logits(logits, theta, prompts, n, scratch, own_logits)
+        fill_probabilities(logits, own_logits, scratch, tokens, log_tokens, pi)
+        for b in range(prompts.shape[0]):
+            fill_thresholds(world, b, room, policy)
+            count_outcomes(rule.group_size, b, room)
+        if hessian.shape[0] > 0:
+            keep_rollout(logits, record, count, room, policy)
+        # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
+        if coefficients.shape[0] > 0:
+            sum_affine(logits, affine, room, policy, sums)
+        else:
+            sum_tabulated(table, one_size, decided, prompts, counts, rule.by_sign, spare, sums)
+        for first in range(0, prompts.shape[0], logit_gradients.shape[0]):
             count += 1
-            weigh(logits, rule.weighing, ratio, clip, slope, first, state.theta, work)
-            prompts = room.prompts[first : first + n_updated]
-            climb(logits, prompts, rule.moves, (lanes.n, count), work.logit_gradients, room.scratch, state)
+            if plain:
+                weigh_on_policy(logits, weighing, work)
+            else:
+                weigh(logits, weighing, ratio, clip, slope, first, theta, work)
+            own_prompts = prompts[first : first + logit_gradients.shape[0]]
+            if logits.kind < HEAD:
+                add_gradient(logits, own_prompts, logit_gradients, scratch, gradient)
+            else:
+                add_unit_gradient(logits, theta, own_prompts, n, logit_gradients, scratch, gradient)
+            # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
+            if stretched:
+                remember(state)
+            if moves.adaptive:
+                ascend_adaptively(theta, gradient, moments, settings, step_sizes[count - 1], count)
+            else:
+                ascend(theta, gradient, moments, settings, step_sizes[count - 1], count)
+            if stretched:
+                stretch(state, moves.alone)
+            follow(state, ball, moves.alone, count, distances)
     return count
