@@ -55,7 +55,7 @@ def test_a_study_that_forgets_its_chunks_number_draws_anew_in_each(tmp_path, mon
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("gradient_error", {"chunk_replications": 128, "problem": "two-arms", "batch_size": 1 << 7, "group_size": 1 << 12}),
+        ("gradient_error", {"chunk_replications": 128, "problem": "two-arms", "batch_size": 1 << 3, "group_size": 1 << 12}),
         ("drift", {"horizon": 1, "trees": 2}),
         ("own_length", {"kind": "tabular"}),
         ("coverage_runs", {"runs": 128}),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import fdtri, ndtri, stdtrit
 from scipy.stats import binom, binomtest
 
 import grpo_theory as gt
@@ -36,7 +37,7 @@ def t_interval(data, level, narrow=1.0):
     """Student's interval for the mean of each component."""
     n = data.shape[-2]
     estimate, error = data.mean(axis=-2), data.std(axis=-2, ddof=1) / np.sqrt(n)
-    half = narrow * stats.t.ppf(0.5 + level / 2.0, n - 1) * error
+    half = narrow * stdtrit(n - 1, 0.5 + level / 2.0) * error
     return gt.Interval(estimate, error, estimate - half, estimate + half, level)
 
 
@@ -46,7 +47,7 @@ def hotelling(data, level):
     estimate = data.mean(axis=-2)
     deviation = data - estimate[..., None, :]
     covariance = np.einsum("...ni,...nj->...ij", deviation, deviation) / (n * (n - 1))
-    radius = (n - 1) * j / (n - j) * stats.f.ppf(level, j, n - j)
+    radius = (n - 1) * j / (n - j) * fdtri(j, n - j, level)
     return gt.Ellipsoid(estimate, covariance, np.full(estimate.shape[:-1], radius), level)
 
 
@@ -272,7 +273,7 @@ def test_a_grid_over_factors_has_the_measures_of_a_normal_mean(check_refused):
 
     def z_interval(data, level, deviation):
         estimate, error = data.mean(), deviation / np.sqrt(data.size)
-        half = stats.norm.ppf(0.5 + level / 2.0) * error
+        half = ndtri(0.5 + level / 2.0) * error
         return gt.Interval(estimate, error, estimate - half, estimate + half, level)
 
     methods = {name: partial(z_interval, deviation=deviation) for name, deviation in (("right", 1.0), ("half", 0.5))}
@@ -280,7 +281,7 @@ def test_a_grid_over_factors_has_the_measures_of_a_normal_mean(check_refused):
     grid = laboratory.coverage_grid(methods, lambda n, mean: (mean, Normal(n)), lambda mean: mean, **asked)
     assert len(grid) == len(grid.groupby(["n", "mean", "function", "measure"])) == 4 * 2 * 9
     for (n, method), part in grid.groupby(["n", "function"]):
-        deviation, error, z = {"right": 1.0, "half": 0.5}[method], 1.0 / np.sqrt(n), stats.norm.ppf(0.975)
+        deviation, error, z = {"right": 1.0, "half": 0.5}[method], 1.0 / np.sqrt(n), ndtri(0.975)
         known = {"bias": 0.0, "empirical SE": error, "MSE": error**2, "average model SE": deviation * error, "failures": 0.0}
         known |= {"coverage": 2.0 * stats.norm.cdf(z * deviation) - 1.0, "mean width": 2.0 * z * deviation * error}
         for row in part[part["measure"].isin(known)].itertuples():

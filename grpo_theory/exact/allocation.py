@@ -376,8 +376,8 @@ def halved_groups(problem: Problem, theta: ArrayLike | None = None, *, low: int,
     --------
     >>> import grpo_theory as gt
     >>> problem = gt.Problem(gt.Bandit([[0.05, 0.05], [0.6, 0.4]]), gt.TabularSoftmax(2, 2))
-    >>> gt.exact.halved_groups(problem, problem.theta, low=2, rounds=1).responses.round(2).tolist()
-    [3.1, 2.91]
+    >>> gt.exact.halved_groups(problem, problem.theta, low=2, rounds=1).responses.round(3).tolist()
+    [3.095, 2.905]
     """
     low, rounds = as_count("low", low, 2), as_count("rounds", rounds, 0)
     point = _binary_point(problem, theta)

@@ -249,9 +249,14 @@ def multisets(n_classes: int, group_size: int) -> Integers:
 
 def binomial_law(counts: Integers, n: int, p: Array) -> Array:
     """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
-    from scipy.stats import binom  # slow to import, and seldom wanted
-
-    return np.asarray(binom.pmf(counts, n, p[..., None]))
+    k, rarer = np.arange(1, n + 1), np.minimum(p, 1.0 - p)[..., None]
+    # P(k)/P(k - 1) = (n - k + 1)/k p/(1 - p).  What rounding adds up to on the way to the mode is common to all that counts.
+    with np.errstate(divide="ignore"):
+        logs = np.cumsum(np.log((n - k + 1) / k * (rarer / (1.0 - rarer))), axis=-1)
+    logs = np.concatenate([np.zeros_like(rarer), logs], axis=-1)
+    law = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    law /= law.sum(axis=-1, keepdims=True)
+    return np.where(p[..., None] > 0.5, law[..., n - counts], law[..., counts])
 
 
 def members(counts: Integers) -> Integers:
