@@ -105,7 +105,7 @@ def test_no_kernel_is_slower_than_vectors_of_lanes_are():
 def test_what_training_calls_at_each_step_cannot_raise():
     """A kernel that may leave with an error counts references to its arrays, see `jit.inlined`: a third of a step's time.
 
-    So it returns at its end, makes no array, has no range of a step that might be 0, and calls what is written into it alone.
+    So it returns at its end, makes no array, and has no range of a step that might be 0.  It calls what is written into it alone.
     """
     loop = next(node for node in ast.walk(ast.parse(inspect.getsource(rollouts.train.py_func))) if isinstance(node, ast.While))
     seldom, of_units = {"weigh", "keep_rollout"}, {"fill_unit_logits", "add_unit_gradient"}

@@ -388,7 +388,7 @@ class Work(NamedTuple):
 
 @kernel
 def weigh_on_policy(tables, weighing, work):
-    """Fill logit gradients (B, D, LANES) with what the groups' sums weigh under the policy that sampled, whose one update it is."""
+    """Fill logit gradients (B, D, LANES) with what the groups' sums weigh in the one update of the policy that sampled."""
     # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
     for b in range(work.logit_gradients.shape[0]):
         sums, logit_gradient = work.sums[b], work.logit_gradients[b]
