@@ -15,7 +15,7 @@ from simulations import __main__ as command
 from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
-ASKED = ("error_law", "dynamic_sampling")
+ASKED = ("error_law",)
 
 
 def test_a_killed_run_goes_on_to_the_tables_of_an_undisturbed_one(tmp_path):

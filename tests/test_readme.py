@@ -72,7 +72,7 @@ def test_the_table_of_trainers_is_true(names, unbiased, what, efficiency):
     assert names
     for name in names:
         if gt.estimators()[name].couples_groups:
-            sizes = {"batch_size": 32, "group_size": 8, "replications": 40_000}
+            sizes = {"batch_size": 32, "group_size": 8, "replications": 10_000}
             run = gt.simulate_gradients(head, head.theta, name, **sizes, rng=3)
             assert abs(run.efficiency[0] - float(efficiency)) < 0.005 + 4.9 * run.efficiency_standard_error[0], name
         else:
