@@ -66,6 +66,7 @@ COURSES = {
     "trajectory ratio, k3 in loss": ("tabular tree", "graded kl", COMPOSITIONS[1], "", {"steps": 2, "lag": 1}),
     "geometric ratio, k2 in reward": ("head tree", "graded kl", COMPOSITIONS[2], "", {"steps": 2, "lag": 1}),
     "pools of the batch": ("linear tree", "binary kl", COMPOSITIONS[3], "", {"steps": 1, "batch_size": 2}),
+    "pools of the group": ("linear tree", "binary plain", {"aggregation": "group tokens"}, "", {"steps": 1}),
     "upper only": ("linear tree", "graded plain", COMPOSITIONS[5], "", {"steps": 2, "lag": 1}),
     "lag": ("linear", "graded plain one", COMPOSITIONS[0], "", {"steps": 4, "lag": 2}),
     "adam": ("linear", "binary plain one", {}, "grpo", {"steps": 3, "optimiser": SPEEDY}),
