@@ -79,9 +79,15 @@ def block_streams(seed: np.random.SeedSequence, block: int) -> Streams:
 
 @inlined
 def fill_words(states, words):
-    """Fill words (4 n, lanes) with each lane's next 4 n words, four at a time, for which a state is read once."""
+    """Fill words (4 n, lanes) with each lane's next 4 n words."""
+    fill_lanes(states, words, 0, words.shape[1])
+
+
+@inlined
+def fill_lanes(states, words, first, stop):
+    """Fill words (4 n, lanes) of some lanes with their next 4 n words, four at a time, for which a state is read once."""
     for row in range(0, words.shape[0], 4):
-        for j in range(words.shape[1]):
+        for j in range(first, stop):
             a, b, c, counter = states[0, j], states[1, j], states[2, j], states[3, j]
             for k in range(4):
                 # a, b, c, counter = b ^ (b >> 11), 9 c, rotl(c, 24) + word, counter + 1, all mod 2^64 (SFC64, PractRand).

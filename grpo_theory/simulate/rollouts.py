@@ -15,7 +15,7 @@ from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advantages import AdvantageTable, Spare, sum_tabulated, weigh_edges
 from grpo_theory.simulate.affine import Affine, sum_affine
-from grpo_theory.simulate.blocks import LANES, Streams, fill_words
+from grpo_theory.simulate.blocks import LANES, Streams, fill_lanes
 from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, pool_tokens, prompt_law, tally
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
 from grpo_theory.simulate.policies import (
@@ -190,7 +190,12 @@ def fill_thresholds(world, b, room, policy):
 def draw_prompts(world, group_size, streams, period, room):
     """Draw the words of a rollout and its prompts; lanes a period apart have the same words."""
     (batch_size, lanes), padded = room.prompts.shape, (group_size + 3) // 4 * 4
-    fill_words(streams.lanes, room.words)
+    # Lane j has its own words for prompts, and for responses halves of those of the lanes j/2 and (LANES + j)/2.
+    wanted = min((min(period, lanes) + 7) // 8 * 8, LANES // 2)
+    stop = LANES if wanted == LANES // 2 else wanted
+    fill_lanes(streams.lanes, room.words, 0, stop)
+    if stop < LANES:
+        fill_lanes(streams.lanes, room.words, LANES // 2, (LANES + wanted) // 2)
     for row in range(2 * batch_size, room.short.shape[0]):
         for j in range(lanes):
             room.short[row, j] &= np.int32(-2)  # none is `PAST`, and all are below the last threshold
