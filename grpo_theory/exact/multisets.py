@@ -333,7 +333,7 @@ def class_tables(advantage: Advantage, looks: DistinctPrompts, group_size: int) 
     n_looks, n_classes = looks.fields.shape[1:]
     counts = multisets(n_classes, group_size)
     # What is kept is made at once: its groups are written out, of which there must not be too many.
-    kept = n_looks * n_classes * len(counts) <= KEPT and n_looks * group_size * len(counts) <= _ROWS
+    kept = n_looks * n_classes * len(counts) <= KEPT and n_looks * group_size * len(counts) <= 8 * _ROWS
     step = len(counts) if kept else max(2, _ROWS // (group_size * n_looks))
     for start in range(0, len(counts), step):
         make = _class_table if kept else _class_table.__wrapped__

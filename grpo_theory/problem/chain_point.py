@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem.chain import StateRewards, TokenChain
 from grpo_theory.problem.logits import SharedMap, closed, complements, less_mean
 from grpo_theory.problem.point import Moments, Point
@@ -74,68 +75,105 @@ class SuffixSums(NamedTuple):
     product: Array
 
 
+@inlined
+def to_come(walk, mass, t, s, v, r):
+    """Return what a response counts for after a token as its t-th: see `Walk.after`."""
+    now = t == mass.shape[0] or walk.ends[s, v] != 0
+    return walk.shares[t] * walk.law[walk.nexts[s, v], r] if now else mass[t, walk.nexts[s, v], r]
+
+
+@kernel
+def carry_back(walk, mass, t, vectors, inner, offsets, mean, product):
+    """Return the means (S, W, R, F) and products (S, R, F, F) from the t-th token on, from those after it."""
+    (n_features, n_states, n_tokens, size), n_rewards = vectors.shape, walk.law.shape[1]
+    means, products = np.zeros_like(mean), np.zeros_like(product)
+    # M_t = sum_v k [x_f H' + M_f'] and Q_t = sum_v k [<x_f, x_g> H' + <x_f, M_g'> + <x_g, M_f'> + Q'], with H', M' and Q' what
+    # is to come after the token (docs/derivations.md, section 15.1).
+    for s in range(n_states):
+        own_mean, own_product = means[s].reshape(-1), products[s].reshape(-1)
+        for v in range(n_tokens):
+            after, goes_on = walk.nexts[s, v], 0.0 if walk.ends[s, v] != 0 else walk.weights[s, v]
+            if goes_on != 0.0:
+                later_mean, later_product = mean[after].reshape(-1), product[after].reshape(-1)
+                for i in range(own_mean.size):
+                    own_mean[i] += goes_on * later_mean[i]
+                for i in range(own_product.size):
+                    own_product[i] += goes_on * later_product[i]
+            for r in range(n_rewards):
+                weight = walk.weights[s, v] * to_come(walk, mass, t, s, v, r)
+                for f in range(n_features):
+                    for i in range(size):
+                        means[s, offsets[s] + i, r, f] += weight * vectors[f, s, v, i]
+                    for g in range(n_features):
+                        crossed = 0.0
+                        for i in range(size):
+                            crossed += vectors[f, s, v, i] * mean[after, offsets[s] + i, r, g]
+                        products[s, r, f, g] += weight * inner[s, v, f, g] + goes_on * crossed
+                        products[s, r, g, f] += goes_on * crossed
+    return means, products
+
+
 def suffix_sums_back(
     walk: Walk, mass: Array, vectors: Array, offsets: Integers, width: int
 ) -> Iterator[tuple[int, Array, Array]]:
     """Yield each token's number, from the last on, with the means (S, W, R, F) and products (S, R, F, F) from there on."""
-    (n_states, n_rewards), (n_features, _, n_tokens, size) = walk.law.shape, vectors.shape
-    goes_on, states = walk.goes_on, np.arange(n_states)[:, None]
-    moves = np.zeros((n_states, n_states))  # the weights of the tokens that lead from one state to another
-    np.add.at(moves, (states, walk.nexts), goes_on)
-    own = offsets[:, None] + np.arange(size)  # the entries of a state's vectors, (S, w)
-    inner = np.einsum("fsvi,gsvi->svfg", vectors, vectors)
-    ahead = np.moveaxis(goes_on[..., None] * vectors, 0, 1).reshape(n_states, n_features, -1)
+    (n_states, n_rewards), n_features, offsets = walk.law.shape, len(vectors), np.ascontiguousarray(offsets)
+    vectors = np.ascontiguousarray(vectors)
+    inner = np.ascontiguousarray(np.einsum("fsvi,gsvi->svfg", vectors, vectors))
     mean = np.zeros((n_states, width, n_rewards, n_features))
     product = np.zeros((n_states, n_rewards, n_features, n_features))
     for t in range(len(mass), 0, -1):
-        # Of the vector x of a token and the sum X of later ones: E[x + X] and, of each pair f and g,
-        # <x_f + X_f, x_g + X_g> = <x_f, x_g> + <x_f, X_g> + <x_g, X_f> + <X_f, X_g>.
-        weighted = walk.weights[..., None] * walk.after(t, mass)
-        later = mean[walk.nexts[:, :, None], own[:, None, :]].reshape(n_states, n_tokens * size, -1)
-        crossed = (ahead @ later).reshape(n_states, n_features, n_rewards, n_features).swapaxes(1, 2)
-        alone = np.einsum("svr,svfg->srfg", weighted, inner)
-        # Q_t = sum_v k [<x_f, x_g> H' + <x_f, M_g'> + <x_g, M_f'> + Q'], H', M' and Q' after the token (section 15.1).
-        product = alone + crossed + crossed.swapaxes(2, 3) + np.tensordot(moves, product, 1)
-        # M_t = sum_v k [x_f H' + M_f'] (docs/derivations.md, section 15.1).
-        mean = np.tensordot(moves, mean, 1)
-        mean[states, own] += np.einsum("svr,fsvi->sirf", weighted, vectors)
+        mean, product = carry_back(walk, mass, t, vectors, inner, offsets, mean, product)
         yield t, mean, product
 
 
-def chances_to_come(walk: Walk) -> Array:
+@kernel
+def chances_to_come(walk):
     """Return the sums of the weights alone, shape (T, S, R): see `SuffixSums.mass`."""
-    mass = np.zeros((walk.shares.size - 1, *walk.law.shape))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for t in range(len(mass), 0, -1):
-            # H_{t-1}(s, z) = sum_v k(s, v) H', with H' = a(t) P(Z = z | s') where the response ends with v, else H_t(s', z)
-            # (docs/derivations.md, section 15.1).
-            mass[t - 1] = (walk.weights[..., None] * walk.after(t, mass)).sum(axis=1)
+    (n_states, n_tokens), n_rewards, horizon = walk.weights.shape, walk.law.shape[1], walk.shares.size - 1
+    mass = np.zeros((horizon, n_states, n_rewards))
+    for t in range(horizon, 0, -1):
+        # H_{t-1}(s, z) = sum_v k(s, v) H', with H' = a(t) P(Z = z | s') where the response ends with v, else H_t(s', z)
+        # (docs/derivations.md, section 15.1).
+        for s in range(n_states):
+            for v in range(n_tokens):
+                for r in range(n_rewards):
+                    mass[t - 1, s, r] += walk.weights[s, v] * to_come(walk, mass, t, s, v, r)
     return mass
 
 
-def edge_mass(walk: Walk, mass: Array, starts: Integers) -> Array:
+@kernel
+def edge_mass(walk, mass, starts):
     """Return the sum of the weights of the responses that take each token in each state, by start and reward, (M, R, S, V).
 
     A response that takes a token in a state twice is counted twice.
     """
-    horizon, here = len(mass), visits(walk, starts)
-    counts = np.zeros((starts.size, walk.law.shape[1], *walk.weights.shape))
+    (horizon, n_states, n_rewards), n_tokens, here = mass.shape, walk.weights.shape[1], visits(walk, starts)
+    counts = np.zeros((starts.size, n_rewards, n_states, n_tokens))
     for t in range(horizon):
         # E[1(token t is v in s) share 1(Z = z)] = P(s_t = s) k(s, v) times what is still to come after it.
-        to_come = walk.after(t + 1, mass)
-        counts += (here[:, t, :, None] * walk.weights)[:, None] * np.moveaxis(to_come, -1, 0)
+        for s in range(n_states):
+            for v in range(n_tokens):
+                for r in range(n_rewards):
+                    share = walk.weights[s, v] * to_come(walk, mass, t + 1, s, v, r)
+                    for m in range(starts.size):
+                        counts[m, r, s, v] += here[m, t, s] * share
     return counts
 
 
-def visits(walk: Walk, starts: Integers) -> Array:
+@kernel
+def visits(walk, starts):
     """Return the sums of the weights of the ways from each start to each state with t tokens drawn, shape (M, T, S)."""
-    horizon, n_states = walk.shares.size - 1, len(walk.weights)
+    horizon, (n_states, n_tokens) = walk.shares.size - 1, walk.weights.shape
     here = np.zeros((starts.size, horizon, n_states))
-    here[np.arange(starts.size), 0, starts] = 1.0
-    goes_on = walk.goes_on
-    for t in range(1, horizon):
+    for m in range(starts.size):
+        here[m, 0, starts[m]] = 1.0
         # A_t(s') = sum of A_{t-1}(s) k(s, v) over (s, v) that lead to s' and end no response (docs/derivations.md, section 15.1).
-        np.add.at(here[:, t].T, walk.nexts, np.moveaxis(here[:, t - 1, :, None] * goes_on, 0, -1))
+        for t in range(1, horizon):
+            for s in range(n_states):
+                for v in range(n_tokens):
+                    if walk.ends[s, v] == 0:
+                        here[m, t, walk.nexts[s, v]] += here[m, t - 1, s] * walk.weights[s, v]
     return here
 
 

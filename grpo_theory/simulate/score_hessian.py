@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.jit import kernel
+from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.affine import fill_penalties, penalty_in_reward
 from grpo_theory.simulate.policies import dense_features
@@ -60,7 +60,8 @@ def keep_rollout(tables, record, count, room, policy):
     """Keep the mean rewards of a rollout, counted from 0, and add what it estimates to the Hessians if it is in the window."""
     n_values, n_runs, (batch_size, n_outcomes, lanes) = record.values.shape[0], record.hessian.shape[0], room.counts.shape
     penalties, total, size = np.empty((tables.lengths.shape[0], lanes)), np.empty(lanes), 0.0
-    leads, masses = np.empty_like(penalties), np.empty_like(penalties)
+    leads, masses, (n_edges, n_columns) = np.empty_like(penalties), np.empty_like(penalties), record.features.shape[1:]
+    scratch = np.empty(n_edges // tables.size), np.empty((n_edges // tables.size, n_columns)), np.empty(n_columns)
     for o in range(n_outcomes):
         size += room.counts[0, o, 0]
     share = 1.0 / (max(record.window[1] - record.window[0], 1) * batch_size * size)
@@ -87,36 +88,40 @@ def keep_rollout(tables, record, count, room, policy):
                 leads[k, j] = share * lead
                 masses[k, j] = share * (lead - record.strength * number)
         for j in range(n_runs):
-            add_hessian(tables, record, room.prompts[b, j], j, leads, masses, policy.tokens[b])
+            add_hessian(tables, record, room.prompts[b, j], j, leads, masses, policy.tokens[b], scratch)
 
 
-@kernel
-def add_hessian(tables, record, prompt, j, leads, masses, tokens):
+@inlined
+def add_hessian(tables, record, prompt, j, leads, masses, tokens, scratch):
     """Add sum_k (mass_k v_k v_k' - lead_k F_k) of a group, from leads and masses (K, LANES) of responses, to a run's Hessian.
 
     Here v is the score of a response, and F the sum of the Fisher matrices of the prefixes that it passes.
     """
-    features, columns, hessian = record.features[prompt], record.columns[prompt], record.hessian[j]
-    score, middle = np.empty(columns.shape[0]), np.empty(columns.shape[0])
+    features, columns, hessian, (passed, middles, score) = record.features, record.columns, record.hessian, scratch
+    for prefix in range(passed.size):
+        passed[prefix] = 0.0
+        for x in range(score.size):
+            middles[prefix, x] = 0.0
+            for d in range(prefix * tables.size, (prefix + 1) * tables.size):
+                middles[prefix, x] += tokens[d, j] * features[prompt, d, x]
     for k in range(tables.lengths.shape[0]):
-        if leads[k, j] == 0.0 and masses[k, j] == 0.0:
-            continue
-        score[:] = 0.0
+        for x in range(score.size):
+            score[x] = 0.0
         for t in range(tables.lengths[k]):
             edge = tables.edges[k, t]
-            prefix = edge // tables.size * tables.size
-            middle[:] = 0.0
-            for d in range(prefix, prefix + tables.size):
-                middle += tokens[d, j] * features[d]
+            passed[edge // tables.size] += leads[k, j]
             # W = Phi' sum_t (e_edge - p_prefix) (docs/derivations.md, section 15).
-            score += features[edge] - middle
-            # F = the sum over prefixes of Phi' (diag p - p p') Phi (docs/derivations.md, section 5).
-            for d in range(prefix, prefix + tables.size):
-                for x in range(columns.shape[0]):
-                    weight = leads[k, j] * tokens[d, j] * (features[d, x] - middle[x])
-                    for y in range(columns.shape[0]):
-                        hessian[columns[x], columns[y]] -= weight * (features[d, y] - middle[y])
+            for x in range(score.size):
+                score[x] += features[prompt, edge, x] - middles[edge // tables.size, x]
         # Hhat = mean over i of A_i (W_i W_i' - F_i) - strength W_i W_i' (docs/derivations.md, section 13).
-        for x in range(columns.shape[0]):
-            for y in range(columns.shape[0]):
-                hessian[columns[x], columns[y]] += masses[k, j] * score[x] * score[y]
+        for x in range(score.size if masses[k, j] != 0.0 else 0):
+            for y in range(score.size):
+                hessian[j, columns[prompt, x], columns[prompt, y]] += masses[k, j] * score[x] * score[y]
+    # F = the sum over prefixes of Phi' (diag p - p p') Phi (docs/derivations.md, section 5).
+    for d in range(features.shape[1]):
+        prefix = d // tables.size
+        for x in range(score.size):
+            weight = passed[prefix] * tokens[d, j] * (features[prompt, d, x] - middles[prefix, x])
+            for y in range(score.size):
+                along = features[prompt, d, y] - middles[prefix, y]
+                hessian[j, columns[prompt, x], columns[prompt, y]] -= weight * along
