@@ -27,7 +27,7 @@ from grpo_theory.exact.multisets import (
     looked_at,
 )
 from grpo_theory.problem import KL, ChainPoint, Paths, Point, TokenChain
-from grpo_theory.problem.chain_point import ScoreSums, TokenCredits, Walk, chances_to_come
+from grpo_theory.problem.chain_point import ScoreSums, TokenCredits, Walk, all_to_come, chances_to_come
 from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_room, check_shape, typed
 
 POSITIVE, NEGATIVE = 0, 1
@@ -512,7 +512,7 @@ def credited_sums(walk: Walk, credits: TokenCredits, kinds: Integers, vectors: A
     for t in range(len(mass), 0, -1):
         # A token's credit is B - e with B = d + N', and e is independent of all else (docs/derivations.md, section 15.1).
         d, error, (n, nn) = credits.steps[t - 1][..., None], credits.variances[t - 1][:, None, None], powers[:, walk.nexts]
-        m0 = k * walk.after(t, mass)
+        m0 = k * all_to_come(walk, mass, t)
         m1, m2 = d * m0 + goes_on * n, d**2 * m0 + goes_on * (2.0 * d * n + nn)
         later = goes_on[..., None, None] * mean[:, walk.nexts]
         later[1] += d[..., None, None] * later[0]

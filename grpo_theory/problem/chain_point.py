@@ -49,13 +49,6 @@ class Walk(NamedTuple):
         """The weights of the tokens after which a response goes on, unless it has reached the horizon, (S, V); 0 of others."""
         return np.where(self.ends != 0, 0.0, self.weights)
 
-    def after(self, t: int, mass: Array) -> Array:
-        """Return what a response counts for after each token as its t-th, (S, V, R), for the sums from all tokens on."""
-        if t < len(mass) and not self.ends.any():
-            return mass[t][self.nexts]
-        now = (self.shares[t] * self.law)[self.nexts]
-        return now if t == len(mass) else np.where((self.ends != 0)[..., None], now, mass[t][self.nexts])
-
 
 class SuffixSums(NamedTuple):
     """Sums over the continuations of all responses.
@@ -77,9 +70,21 @@ class SuffixSums(NamedTuple):
 
 @inlined
 def to_come(walk, mass, t, s, v, r):
-    """Return what a response counts for after a token as its t-th: see `Walk.after`."""
+    """Return what a response counts for towards a reward after a token as its t-th, for the sums from all tokens on."""
     now = t == mass.shape[0] or walk.ends[s, v] != 0
     return walk.shares[t] * walk.law[walk.nexts[s, v], r] if now else mass[t, walk.nexts[s, v], r]
+
+
+@kernel
+def all_to_come(walk, mass, t):
+    """Return what a response counts for after each token as its t-th, shape (S, V, R)."""
+    (n_states, n_tokens), n_rewards = walk.weights.shape, walk.law.shape[1]
+    found = np.empty((n_states, n_tokens, n_rewards))
+    for s in range(n_states):
+        for v in range(n_tokens):
+            for r in range(n_rewards):
+                found[s, v, r] = to_come(walk, mass, t, s, v, r)
+    return found
 
 
 @kernel
@@ -423,7 +428,7 @@ class ChainPoint(Point):
         check_room("the credits of all tokens", (len(walk.shares), *walk.nexts.shape), "take a shorter horizon, or fewer states")
         law = chances_to_come(walk)
         # d_t = V_{t+1} - V_t, with V_t(s) = sum_z z H_t(s, z) (docs/derivations.md, sections 15.1 and 39).
-        steps = np.stack([walk.after(t, law) @ values for t in range(1, len(law) + 1)]) - (law @ values)[..., None]
+        steps = np.stack([all_to_come(walk, law, t) @ values for t in range(1, len(law) + 1)]) - (law @ values)[..., None]
         return TokenCredits(steps, decay, law, (law * less_mean(values, law) ** 2).sum(axis=-1) / draws)
 
     @cached_array
@@ -537,16 +542,16 @@ class ChainPoint(Point):
         mean = np.zeros((n_states, n_rewards, n_features, size))
         for t in range(self.policy.horizon, 0, -1):
             ended = (walk.ends != 0) | (t == self.policy.horizon)
-            to_come = walk.after(t, mass)
+            ahead = all_to_come(walk, mass, t)
             later = np.where(ended[..., None, None, None], 0.0, mean[walk.nexts])
             taken = (here[:, t - 1, :, None] * walk.weights).reshape(n_prompts, size)
-            edges, after = to_come.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
+            edges, after = ahead.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
             for m, r, f, g in np.ndindex(coefficients.shape):
                 weight = coefficients[m, r, f, g] * taken[m][:, None]
                 # (x_f + X_f)(x_g + X_g)' - X_f X_g' = x_f x_g' + x_f X_g' + X_f x_g': later tokens count X_f X_g'.
                 first = x[f].T @ (weight * (edges[:, r, None] * x[g] + after[:, r, g]))
                 matrices[m] += first + (weight * after[:, r, f]).T @ x[g]
-            own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
+            own = ahead[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
             # M_t(s) = sum_v k(s, v) [x_f H' + M_f'] (docs/derivations.md, section 15.1).
             mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
         return matrices
