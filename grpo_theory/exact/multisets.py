@@ -332,7 +332,7 @@ def class_tables(advantage: Advantage, looks: DistinctPrompts, group_size: int) 
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
     counts = multisets(n_classes, group_size)
-    # What is kept is made at once: its groups are written out, of which there must not be too many.
+    # What is kept is made at once, with its groups written out: those of 1,024 responses with two rewards are 2^20 numbers.
     kept = n_looks * n_classes * len(counts) <= KEPT and n_looks * group_size * len(counts) <= 8 * _ROWS
     step = len(counts) if kept else max(2, _ROWS // (group_size * n_looks))
     for start in range(0, len(counts), step):

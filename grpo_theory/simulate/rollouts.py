@@ -191,11 +191,9 @@ def draw_prompts(world, group_size, streams, period, room):
     """Draw the words of a rollout and its prompts; lanes a period apart have the same words."""
     (batch_size, lanes), padded = room.prompts.shape, (group_size + 3) // 4 * 4
     # Lane j has its own words for prompts, and for responses halves of those of the lanes j/2 and (LANES + j)/2.
-    wanted = min((min(period, lanes) + 7) // 8 * 8, LANES // 2)
-    stop = LANES if wanted == LANES // 2 else wanted
-    fill_lanes(streams.lanes, room.words, 0, stop)
-    if stop < LANES:
-        fill_lanes(streams.lanes, room.words, LANES // 2, (LANES + wanted) // 2)
+    wanted = (min(period, lanes) + 7) // 8 * 8  # as vectors have them
+    fill_lanes(streams.lanes, room.words, 0, wanted)
+    fill_lanes(streams.lanes, room.words, max(wanted, LANES // 2), (LANES + wanted) // 2)
     for row in range(2 * batch_size, room.short.shape[0]):
         for j in range(lanes):
             room.short[row, j] &= np.int32(-2)  # none is `PAST`, and all are below the last threshold

@@ -117,10 +117,11 @@ def add_hessian(tables, record, prompt, j, leads, masses, tokens, scratch):
         for x in range(score.size if masses[k, j] != 0.0 else 0):
             for y in range(score.size):
                 hessian[j, columns[prompt, x], columns[prompt, y]] += masses[k, j] * score[x] * score[y]
-    # F = the sum over prefixes of Phi' (diag p - p p') Phi (docs/derivations.md, section 5).
+    # F = the sum over prefixes of Phi' (diag p - p p') Phi (docs/derivations.md, section 5), each with the leads of all responses
+    # that pass it.
     for d in range(features.shape[1]):
         prefix = d // tables.size
-        for x in range(score.size):
+        for x in range(score.size if passed[prefix] != 0.0 else 0):
             weight = passed[prefix] * tokens[d, j] * (features[prompt, d, x] - middles[prefix, x])
             for y in range(score.size):
                 along = features[prompt, d, y] - middles[prefix, y]
