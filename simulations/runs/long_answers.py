@@ -46,6 +46,7 @@ class Prompts(NamedTuple):
     paths : ndarray of int64, shape (O, E)
         How often an outcome takes each edge.
     right : ndarray of bool, shape (O,)
+        Those that are right come first.
     level : ndarray of int64, shape (O,)
         The number of stretches less one.
     harmless : ndarray of int64, shape (L, K)
@@ -175,7 +176,9 @@ class Texts(NamedTuple):
             state = np.concatenate([[0, 0], state + 1])
         by_sort = (stretches[:, None] + np.arange(SORTS)) // SORTS
         lengths = (stretches + [paths[level == own].sum(axis=1).max() for own in range(len(stretches))]).astype(np.float64)
-        arrays = (np.ascontiguousarray(one) for one in (features, start, state, paths, right, level, by_sort))
+        first = np.argsort(~right, kind="stable")
+        of_outcomes = paths[first], right[first], level[first]
+        arrays = (np.ascontiguousarray(one) for one in (features, start, state, *of_outcomes, by_sort))
         return Prompts(*[*arrays, sorts, uncertain, lengths])
 
 
@@ -256,20 +259,6 @@ def add_products(start, rows, theta, found):
 
 
 @kernel
-def draw_outcomes(state, cumulated, uniforms, counts):
-    """Fill counts (O,) with how many of a group's uniforms (G,) lie in each outcome's part, side by side and without branches."""
-    for i in range(uniforms.size):
-        uniforms[i] = next_uniform(state) * cumulated[-1]
-    before = 0
-    for o in range(counts.size - 1):
-        up_to = 0
-        for i in range(uniforms.size):
-            up_to += int(uniforms[i] < cumulated[o])
-        counts[o], before = up_to - before, up_to
-    counts[-1] = uniforms.size - before
-
-
-@kernel
 def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
     """Fill thetas (C, d) with the parameters after each number of rollouts, from theta = 0; NaN from where they diverge.
 
@@ -291,17 +280,21 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
     drawn, of_level = np.zeros((group_size + 1, 2, n_levels), dtype=np.int64), np.zeros(n_levels)
     worth, level_of, held = np.empty(drawn.size), np.empty(drawn.size, dtype=np.int64), np.empty(drawn.size, dtype=np.int64)
     flips, taken = np.empty(drawn.size, dtype=np.int64), np.empty(drawn.size, dtype=np.int64)
-    uniforms, counts = np.empty(group_size), np.empty(n_outcomes, dtype=np.int64)
+    uniforms = np.empty(group_size)
     sums, times = np.empty((2, n_outcomes)), np.empty(n_outcomes)
     sort_logits = np.empty(n_sorts)
     asked = np.empty(n_prompts, dtype=np.int64)
     floor, roof = 1.0 - update.low, 1.0 + update.high
+    # Groups without advantages are only counted, unless they matter to terms or to a mean over tokens of several lengths.
+    every, n_rights = update.bonus != 0.0 or update.penalty != 0.0, prompts.right.sum()
+    for level in range(n_levels):
+        every = every or update.counted[level] != update.counted[0]
     divisor, look, cells = 1.0, 0, 0
     for step in range(looks[-1] * update.times):
         rollout = step % update.times == 0
         gradient[:] = 0.0
         if rollout:
-            asked[:], drawn[:] = 0, 0
+            asked[:], drawn[:], divisor = 0, 0, 0.0
             for _ in range(RESPONSES // group_size):
                 asked[int(next_uniform(state) * n_prompts)] += 1
         for m in range(n_prompts):
@@ -319,26 +312,34 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
             for e in range(n_edges):
                 log_options[e] -= totals[prompts.state[e]]
             if rollout:
-                old[m], weights[m], visits[m], sums[:], times[:] = log_options, 0.0, 0.0, 0.0, 0.0
+                for e in range(n_edges):
+                    old[m, e] = log_options[e]
+                for e in range(n_edges + 1):
+                    weights[m, 0, e], weights[m, 1, e], visits[m, e] = 0.0, 0.0, 0.0
                 total = 0.0
                 for o in range(n_outcomes):
-                    chance = 1.0
+                    sums[0, o], sums[1, o], times[o], chance = 0.0, 0.0, 0.0, 1.0
                     for s in range(n_takes):
                         chance *= options[takes[o, s]]
                     total += chance
                     cumulated[o] = total
                 for _ in range(asked[m]):
-                    draw_outcomes(state, cumulated, uniforms, counts)
                     n_right = 0
-                    for o in range(n_outcomes):
-                        n_right += counts[o] * int(prompts.right[o])
-                    for o in range(n_outcomes):
-                        if counts[o] > 0:
-                            right, level = int(prompts.right[o]), prompts.level[o]
-                            drawn[n_right, right, level] += counts[o]
-                            times[o] += counts[o]
-                            weight = counts[o] * update.advantages[n_right, right] * update.own[level]
-                            sums[int(weight > 0.0), o] += weight
+                    for i in range(group_size):
+                        uniforms[i] = next_uniform(state) * total
+                        n_right += int(uniforms[i] < cumulated[n_rights - 1])
+                    if not every and update.advantages[n_right, 0] == 0.0 and update.advantages[n_right, 1] == 0.0:
+                        divisor += group_size * update.counted[0]
+                        continue
+                    for i in range(group_size):
+                        o = 0
+                        for before in range(n_outcomes - 1):
+                            o += int(uniforms[i] >= cumulated[before])
+                        right, level = int(o < n_rights), prompts.level[o]
+                        drawn[n_right, right, level] += 1
+                        times[o] += 1.0
+                        weight = update.advantages[n_right, right] * update.own[level]
+                        sums[int(weight > 0.0), o] += weight
                 for o in range(n_outcomes):
                     if times[o] > 0.0:
                         for s in range(n_takes):
@@ -363,7 +364,7 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
                     gradient[i] += slope[e] * prompts.features[m, e, i]
         if rollout:
             # The tokens of a sort in responses of one advantage and one length are one binomial number.
-            cells, divisor, of_level[:] = 0, 0.0, 0.0
+            cells, of_level[:] = 0, 0.0
             for j in range(group_size + 1):
                 for right in range(2):
                     for level in range(n_levels):
