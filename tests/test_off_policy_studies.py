@@ -37,7 +37,7 @@ def test_mean_updates_and_gradients_are_those_of_the_library(name, end_token):
     problem, now, old = drifted(end_token)
     pairs = Pairs(problem, now, old)
     sizes = {"batch_size": 1, "group_size": 8}
-    for i, found in enumerate(pairs.mean_updates(ARMS[name])):
+    for i, found in enumerate(pairs.mean_updates(pairs.gains(ARMS[name]))):
         wanted = gt.gradient_mean(problem, now[i], ARMS[name], **sizes, behaviour=old[i])
         np.testing.assert_allclose(found, wanted, atol=1e-13)
     np.testing.assert_allclose(pairs.gradients(), [gt.moments(problem, theta).gradient for theta in now], atol=1e-13)
@@ -57,10 +57,10 @@ def test_clipped_tokens_and_log_ratios_by_all_responses(end_token):
                 clipped += p * (right * (log_ratio > np.log(1.2)) + (1.0 - right) * (log_ratio < np.log(0.8)))
                 moved += p * abs(log_ratio)
                 length += p
-        assert pairs.clipped(ARMS["clip"])[i] == pytest.approx(clipped / length, rel=1e-12)
+        assert pairs.clipped(pairs.gains(ARMS["clip"]))[i] == pytest.approx(clipped / length, rel=1e-12)
         assert pairs.log_ratios()[i] == pytest.approx(moved / length, rel=1e-12)
         assert 0.0 < clipped < 0.5 * length
-    assert (pairs.clipped(ARMS["none"]) == 0.0).all()
+    assert (pairs.clipped(pairs.gains(ARMS["none"])) == 0.0).all()
 
 
 @pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam()])
@@ -118,7 +118,7 @@ def test_mean_updates_of_a_network_are_those_of_the_exact_law(name):
     theta, behaviour = problem.theta + 0.3 * rng.normal(size=(2, 2, problem.policy.dimension))
     sure = gt.Problem(gt.Bandit(problem.bandit.mean_reward.round()), problem.policy, theta=problem.theta)
     pairs = LearnedPairs(sure, theta, behaviour)
-    for one, now, old in zip(pairs.mean_updates(LOOKED[name]), theta, behaviour, strict=True):
+    for one, now, old in zip(pairs.mean_updates(pairs.gains(LOOKED[name])), theta, behaviour, strict=True):
         law = gt.gradient_mean(sure, now, LOOKED[name], batch_size=1, group_size=2, behaviour=old)
         np.testing.assert_allclose(one, law, atol=1e-12)
     np.testing.assert_allclose(pairs.gradients(), [gt.moments(sure, one).gradient for one in theta], atol=1e-14)

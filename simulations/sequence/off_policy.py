@@ -40,12 +40,12 @@ class Pairs:
         reached = np.exp(self.paths.along(self.now))
         return self._mean((reached * self.success)[..., None] * np.ones(self.paths.horizon))
 
-    def mean_updates(self, estimator: gt.Estimator, sign_is_lost: bool = False) -> Array:
-        """Return the mean updates of an estimator with leave-one-out advantages, (N, d).
+    def mean_updates(self, gains: Array, sign_is_lost: bool = False) -> Array:
+        """Return the mean updates of an estimator with leave-one-out advantages, (N, d), by its gains.
 
         If the sign is lost, something broken: advantages are taken for their absolute values.
         """
-        gains, sign = self._gains(estimator), 1.0 if sign_is_lost else -1.0
+        sign = 1.0 if sign_is_lost else -1.0
         value = (self.reached * self.success).sum(axis=-1, keepdims=True)
         right = (self.reached * self.success * (1.0 - value))[..., None] * gains[POSITIVE]
         wrong = (self.reached * (1.0 - self.success) * value)[..., None] * gains[POSITIVE if sign_is_lost else NEGATIVE]
@@ -56,12 +56,12 @@ class Pairs:
 
         Their advantages, summed by prompt and response, are given for right responses and for wrong ones, shape (N, M, K) each.
         """
-        gains = self._gains(estimator)
+        gains = self.gains(estimator)
         return self._add_up(right[..., None] * gains[POSITIVE] + wrong[..., None] * gains[NEGATIVE])
 
-    def clipped(self, estimator: gt.Estimator) -> Array:
-        """Return the expected share of tokens that an estimator's clip drops, (N,)."""
-        dropped = (self._gains(estimator) == 0.0) & self.paths.taken
+    def clipped(self, gains: Array) -> Array:
+        """Return the expected share of tokens that an estimator's clip drops, (N,), by its gains."""
+        dropped = (gains == 0.0) & self.paths.taken
         right, wrong = self.reached * self.success, self.reached * (1.0 - self.success)
         by_token = right[..., None] * dropped[POSITIVE] + wrong[..., None] * dropped[NEGATIVE]
         return self._by_token(by_token)
@@ -70,7 +70,7 @@ class Pairs:
         """Return the expected absolute log ratio of a token, (N,)."""
         return self._by_token(self.reached[..., None] * np.abs(self.paths.gather(self.now - self.old)))
 
-    def _gains(self, estimator: gt.Estimator) -> Array:
+    def gains(self, estimator: gt.Estimator) -> Array:
         """Return what the tokens' scores are multiplied by, for right responses and for wrong ones, shape (2, N, M, K, T)."""
         log_ratios = (self.now - self.old).reshape(-1, self.paths.n_logits).T
         gains = gains_of(estimator, self.paths, log_ratios)

@@ -57,24 +57,22 @@ def followed(settings, estimator, problems, pairs, rng):
     """Train runs on each problem at each step; return success (steps, units), and rows of what looks at the runs say.
 
     Each run is a unit. The best of the first `tried` steps is chosen. Only runs at steps that some half of the units finds best
-    are looked at, all after the same numbers of updates.
+    are looked at, all after the same numbers of updates; those on a problem side by side.
     """
-    tried, units, success, looked = settings["tried"], [], [], []
+    tried, runs, success, looked = settings["tried"], settings["runs"], [], []
     for problem, seed in problems:
-        paths = step_grid(settings, problem, estimator, keeps=True).iterates(settings["runs"], seed)
-        for path in np.moveaxis(paths, 1, 0):
-            units.append(problem)
-            success.append(finite_objectives(problem, path[:, -1]))
-            looked.append(path[:tried, places_of_looks(settings, rng)])
+        paths = np.moveaxis(step_grid(settings, problem, estimator, keeps=True).iterates(runs, seed), 1, 0)
+        success += [finite_objectives(problem, path[:, -1]) for path in paths]
+        looked.append(np.stack([path[:tried, places_of_looks(settings, rng)] for path in paths]))
     reached = np.stack(success, axis=-1)
-    chosen = reached[:tried]
-    wanted = np.unique([*(chosen @ halves(len(units)).T).argmax(axis=0), chosen.mean(axis=1).argmax()])
+    chosen, units = reached[:tried], len(success)
+    wanted = np.unique([*(chosen @ halves(units).T).argmax(axis=0), chosen.mean(axis=1).argmax()])
     found: dict[str, Any] = {}
-    for unit, (problem, thetas) in enumerate(zip(units, looked, strict=True)):
-        now, old = np.moveaxis(thetas[wanted], 1, 0).reshape(2, len(wanted) * LOOKS, -1)
+    for (problem, _), thetas, first in zip(problems, looked, range(0, units, runs), strict=True):
+        now, old = np.moveaxis(thetas[:, wanted], 2, 0).reshape(2, runs * len(wanted) * LOOKS, -1)
         for name, values in look(pairs(problem, now, old)).items():
-            at = found.setdefault(name, np.full((len(chosen), LOOKS, len(units)), np.nan))
-            at[wanted, :, unit] = values.reshape(len(wanted), LOOKS)
+            at = found.setdefault(name, np.full((len(chosen), LOOKS, units), np.nan))
+            at[wanted, :, first : first + runs] = values.reshape(runs, len(wanted), LOOKS).transpose(1, 2, 0)
     return reached, summarised(chosen, found)
 
 
@@ -91,10 +89,10 @@ def look(pairs):
     The update with the clip is examined once more, as "broken", with advantages that have lost their sign. The share "clipped",
     by that clip, and "log ratio" say how far the policy has moved since the rollout.
     """
-    gradients, clip = pairs.gradients(), LOOKED["clip"]
-    found = {name: cosines(pairs.mean_updates(estimator), gradients) for name, estimator in LOOKED.items()}
-    found["broken"] = cosines(pairs.mean_updates(clip, sign_is_lost=True), gradients)
-    return found | {"clipped": pairs.clipped(clip), "log ratio": pairs.log_ratios()}
+    gradients, gains = pairs.gradients(), {name: pairs.gains(estimator) for name, estimator in LOOKED.items()}
+    found = {name: cosines(pairs.mean_updates(own), gradients) for name, own in gains.items()}
+    found["broken"] = cosines(pairs.mean_updates(gains["clip"], sign_is_lost=True), gradients)
+    return found | {"clipped": pairs.clipped(gains["clip"]), "log ratio": pairs.log_ratios()}
 
 
 def summarised(success, found):
