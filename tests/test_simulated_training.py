@@ -280,7 +280,7 @@ def test_numbers_that_mean_nothing_are_counts_all_the_same():
     problem, rng = gt.gallery.problem("tabular"), np.random.default_rng(0)
     logits = logit_rule(problem.policy, 1)
     world = world_of(problem, logits)
-    policy = make_policy_room((1, LANES), logits, problem.policy.n_logits, wants_logs=False)
+    policy = make_policy_room((1, LANES), world, problem.policy.n_logits, wants_logs=False)
     for in_order in (False, True):
         room = make_room(world, (1, 8), 0, LANES, in_order=in_order)
         room.prompts[:] = 0

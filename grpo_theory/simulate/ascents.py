@@ -32,7 +32,7 @@ from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.blocks import LANES, Streams, block_streams, check_wanted
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
-from grpo_theory.simulate.policies import HEAD, add_gradient, add_unit_gradient, logit_rule, rows_needed
+from grpo_theory.simulate.policies import HEAD, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
 from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape, read_only
@@ -329,11 +329,11 @@ class Runs:
         called = training.table is None and training.affine is None
         rows = rows_needed(policy, world.logits)
         self.room = rollouts.make_room(world, (sizes.batch_size, sizes.group_size), rows, lanes, in_order=called)
-        self.policy = rollouts.make_policy_room((sizes.batch_size, lanes), world.logits, policy.n_logits, wants_logs=wants_logs)
+        self.policy = rollouts.make_policy_room((sizes.batch_size, lanes), world, policy.n_logits, wants_logs=wants_logs)
         now = self.policy
         if sizes.moves:
             shape = sizes.n_updated, lanes
-            now = rollouts.make_policy_room(shape, world.logits, policy.n_logits, wants_logs=wants_logs, samples=False)
+            now = rollouts.make_policy_room(shape, world, policy.n_logits, wants_logs=wants_logs, samples=False)
         self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, lanes))
         logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
         own = rollouts.Lanes(self.n, period, streams, np.arange(lanes))
@@ -404,7 +404,7 @@ class Runs:
             self._work = self._work._replace(credits=credits)
         for first in range(0, sizes.batch_size, sizes.n_updated):
             rollouts.weigh(world.logits, self.training.weighing, *parts, first, self.state.theta, self._work)
-            self._step(self.room.prompts[first : first + sizes.n_updated])
+            self._step(first)
 
     def share_out(self) -> None:
         """Decide how many responses each group gets, where this is not the same for all."""
@@ -422,15 +422,18 @@ class Runs:
             advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler), self._memories)
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
 
-    def _step(self, prompts: Integers) -> None:
-        """Move along the logit gradients at prompts (B', LANES)."""
+    def _step(self, first: int) -> None:
+        """Move along the logit gradients at the prompts of the groups from one on."""
         training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
         step_size, self.count = training.step_sizes[self.count], self.count + 1
-        logit_gradients = self._work.logit_gradients
+        prompts, rows = room.prompts[first : first + training.sizes.n_updated], self._work.logit_gradients
+        if len(self._work.now.every):
+            gather(prompts, rows, self._work.now.by_prompt)
+            prompts, rows = self._work.now.every, self._work.now.by_prompt
         if logits.kind < HEAD:
-            add_gradient(logits, prompts, logit_gradients, room.scratch, state.gradient)
+            add_gradient(logits, prompts, rows, room.scratch, state.gradient)
         else:
-            add_unit_gradient(logits, state.theta, prompts, self.n, logit_gradients, room.scratch, state.gradient)
+            add_unit_gradient(logits, state.theta, prompts, self.n, rows, room.scratch, state.gradient)
         remember(state)
         # A move of a user's own sees columns of runs, however they are kept.
         arrays, turned = (state.theta, state.gradient, state.moments), self._alone and not self._rule

@@ -259,6 +259,28 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
                     pi[b, k, j] *= tokens[b, tables.edges[k, t], j]
 
 
+@inlined
+def place(prompts, of_all, found):
+    """Fill rows (B, R, LANES) at prompts (B, LANES) with those of all prompts (M, R, LANES)."""
+    for b in range(found.shape[0]):
+        for r in range(found.shape[1]):
+            for j in range(found.shape[2]):
+                found[b, r, j] = of_all[prompts[b, j], r, j]
+
+
+@inlined
+def gather(prompts, rows, of_all):
+    """Fill rows of all prompts (M, R, LANES) with the sums of those (B, R, LANES) at prompts (B, LANES)."""
+    for m in range(of_all.shape[0]):
+        for r in range(rows.shape[1]):
+            for j in range(rows.shape[2]):
+                of_all[m, r, j] = 0.0
+    for b in range(rows.shape[0]):
+        for r in range(rows.shape[1]):
+            for j in range(rows.shape[2]):
+                of_all[prompts[b, j], r, j] += rows[b, r, j]
+
+
 @kernel
 def add_gradient(tables, prompts, logit_gradients, scratch, gradient):
     """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), of policies without hidden units."""

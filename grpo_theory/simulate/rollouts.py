@@ -27,7 +27,9 @@ from grpo_theory.simulate.policies import (
     fill_logits,
     fill_probabilities,
     fill_unit_logits,
+    gather,
     make_scratch,
+    place,
 )
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
 from grpo_theory.validation import Array, Integers
@@ -85,12 +87,27 @@ def world_of(problem: Problem, logits: LogitRule) -> World:
 
 
 class PolicyRoom(NamedTuple):
-    """A policy at the prompts of B groups: logits, probabilities and logs (B, D, LANES), and of responses (B, K, LANES)."""
+    """A policy at the prompts of B groups: probabilities of tokens and logs (B, D, LANES), and of responses (B, K, LANES).
 
-    logits: Array
+    Attributes
+    ----------
+    tokens, log_tokens, pi : ndarray
+    every : ndarray of int64, shape (M, LANES) or (0, LANES)
+        All prompts, if they are fewer than groups: then the policy is computed at these, and groups take what they need.
+    logits : ndarray, shape (M or B, D, LANES)
+    computed : tuple of ndarray
+        The first three where they are computed: the same arrays, or those of all prompts.
+    by_prompt : ndarray, shape (M or 0, D, LANES)
+        Sums of logit gradients by prompt.
+    """
+
     tokens: Array
     log_tokens: Array
     pi: Array
+    every: Integers
+    logits: Array
+    computed: tuple[Array, Array, Array]
+    by_prompt: Array
 
 
 class Room(NamedTuple):
@@ -119,14 +136,19 @@ class Room(NamedTuple):
 
 
 def make_policy_room(
-    shape: tuple[int, int], logits: LogitRule, n_logits: int, *, wants_logs: bool, samples: bool = True
+    shape: tuple[int, int], world: World, n_logits: int, *, wants_logs: bool, samples: bool = True
 ) -> PolicyRoom:
     """Make room for a policy at groups of lanes, (B, LANES); only one that samples needs what is of responses."""
-    n_groups, lanes = shape
-    edges, responses = (n_groups, n_logits, lanes), (n_groups, len(logits.lengths) if samples else 0, lanes)
-    tokens = np.empty(edges)
-    pi = tokens if logits.edges.shape[1] == 1 else np.empty(responses)
-    return PolicyRoom(np.empty(edges), tokens, np.empty((n_groups, n_logits if wants_logs else 0, lanes)), pi)
+    (n_groups, lanes), n_prompts, paths = shape, world.below.shape[1], world.logits
+
+    def made(n: int) -> tuple[Array, Array, Array]:
+        tokens, logs = np.empty((n, n_logits, lanes)), np.empty((n, n_logits if wants_logs else 0, lanes))
+        return tokens, logs, tokens if paths.edges.shape[1] == 1 else np.empty((n, len(paths.lengths) if samples else 0, lanes))
+
+    own, n_every = made(n_groups), n_prompts if n_prompts < n_groups else 0
+    every = np.repeat(np.arange(n_every)[:, None], lanes, axis=1)
+    computed = made(n_every) if n_every else own
+    return PolicyRoom(*own, every, np.empty_like(computed[0]), computed, np.empty((n_every, n_logits, lanes)))
 
 
 def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int, *, in_order: bool) -> Room:
@@ -152,11 +174,18 @@ def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int
 def fill_policy(logits, theta, prompts, n, scratch, policy):
     """Fill in logits and probabilities of the runs' policies at prompts (B, LANES)."""
     # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
+    asked = policy.every if policy.every.shape[0] > 0 else prompts
     if logits.kind < HEAD:
-        fill_logits(logits, theta, prompts, scratch, policy.logits)
+        fill_logits(logits, theta, asked, scratch, policy.logits)
     else:
-        fill_unit_logits(logits, theta, prompts, n, scratch, policy.logits)
-    fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
+        fill_unit_logits(logits, theta, asked, n, scratch, policy.logits)
+    tokens, log_tokens, pi = policy.computed
+    fill_probabilities(logits, policy.logits, scratch, tokens, log_tokens, pi)
+    if policy.every.shape[0] > 0:
+        place(prompts, tokens, policy.tokens)
+        place(prompts, log_tokens, policy.log_tokens)
+        if logits.edges.shape[1] > 1:
+            place(prompts, pi, policy.pi)
 
 
 @kernel
@@ -437,6 +466,9 @@ def train(world, rule, ratio, clip, slope, span, work, state):
     logit_gradients = work.logit_gradients
     one_size, decided, distances = np.zeros_like(prompts), prompts[:0], scratch.rows[3, : state.farthest.shape[0]]
     own_logits, tokens, log_tokens, pi, hessian = policy.logits, policy.tokens, policy.log_tokens, policy.pi, record.hessian
+    (all_tokens, all_logs, all_pi), several, every = policy.computed, logits.edges.shape[1] > 1, policy.every.shape[0] > 0
+    asked, now_every, by_prompt = policy.every if every else prompts, work.now.every, work.now.by_prompt
+    summed = now_every.shape[0] > 0
     gradient, moments, stretched, coefficients = state.gradient, state.moments, state.before.shape[0] > 0, affine.coefficients
     settings, step_sizes = moves.settings, moves.step_sizes
     plain, ball = not weighing.moved and weighing.pool == 0 and weighing.drifts.shape[0] == 0, moves.ball
@@ -444,10 +476,15 @@ def train(world, rule, ratio, clip, slope, span, work, state):
         draw_prompts(world, rule.group_size, streams, period, room)
         # Logits at theta, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
         if logits.kind < HEAD:
-            fill_logits(logits, theta, prompts, scratch, own_logits)
+            fill_logits(logits, theta, asked, scratch, own_logits)
         else:
-            fill_unit_logits(logits, theta, prompts, n, scratch, own_logits)
-        fill_probabilities(logits, own_logits, scratch, tokens, log_tokens, pi)
+            fill_unit_logits(logits, theta, asked, n, scratch, own_logits)
+        fill_probabilities(logits, own_logits, scratch, all_tokens, all_logs, all_pi)
+        if every:
+            place(prompts, all_tokens, tokens)
+            place(prompts, all_logs, log_tokens)
+            if several:
+                place(prompts, all_pi, pi)
         for b in range(prompts.shape[0]):
             fill_thresholds(world, b, room, policy)
             count_outcomes(rule.group_size, b, room)
@@ -465,10 +502,13 @@ def train(world, rule, ratio, clip, slope, span, work, state):
             else:
                 weigh(logits, weighing, ratio, clip, slope, first, theta, work)
             own_prompts = prompts[first : first + logit_gradients.shape[0]]
+            if summed:  # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of m's groups (section 5.1)
+                gather(own_prompts, logit_gradients, by_prompt)
+            at, rows = (now_every, by_prompt) if summed else (own_prompts, logit_gradients)
             if logits.kind < HEAD:
-                add_gradient(logits, own_prompts, logit_gradients, scratch, gradient)
+                add_gradient(logits, at, rows, scratch, gradient)
             else:
-                add_unit_gradient(logits, theta, own_prompts, n, logit_gradients, scratch, gradient)
+                add_unit_gradient(logits, theta, at, n, rows, scratch, gradient)
             # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
             if stretched:
                 remember(state)
