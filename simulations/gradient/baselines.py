@@ -26,7 +26,7 @@ ADDED, HIGH = kernel_at("scaled_mean", -1.0, "mean added"), kernel_at("shifted_o
 MISTAKEN = {"rloo": ADDED.name, "optimal": HIGH.name, "optimal_loo": HIGH.name}
 """What replaces the first in the broken comparisons."""
 
-REPLICATIONS = 1 << 17
+REPLICATIONS = 1 << 15
 """By the limits of a run with twice as many, all verdicts are then two half-widths from their margin or more."""
 
 

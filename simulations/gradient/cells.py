@@ -13,7 +13,7 @@ from grpo_theory.estimation.code import code_checksum
 from grpo_theory.harness.study import COLUMNS, PART, Case, Cell, Run
 from simulations.seeds import seed_of
 
-REPLICATIONS = 1 << 18
+REPLICATIONS = 1 << 17
 QUICK_RESPONSES = 1 << 21
 CHUNK_RESPONSES = 1 << 24
 

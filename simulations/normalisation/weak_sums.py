@@ -70,7 +70,7 @@ def cases(quick):
     found = [{"kind": name, "rates": [START], "answers": k, "correlation": nan, "runs": 1} for name, k in ALONE.items()]
     found.append({"kind": SAME, "rates": [START, START], "answers": 4, "correlation": nan, "runs": 1})
     for name, rates, dials in ((ALIKE, [0.3, 0.3], CORRELATIONS), (UNLIKE, [0.5, 0.02], CORRELATIONS[1:2])):
-        common = {"kind": name, "rates": rates, "answers": 4, "runs": 16 if quick else 128}
+        common = {"kind": name, "rates": rates, "answers": 4, "runs": 16 if quick else 32}
         found += [common | {"correlation": dial} for dial in (CORRELATIONS[1:2] if quick else dials)]
     return [one | {"horizon": horizon} for horizon, one in product((1024,) if quick else (1024, 4096), found)]
 

@@ -26,7 +26,7 @@ PROMPTS, SIZES = (32, 256, 2048), (2, 8, 64)
 QUICK_PROMPTS, QUICK_SIZES = (32, 512), (8,)
 POINTS = ("never, always, between", rate_laws.LANGUAGE_MODEL)
 POINT_PROMPTS, POINT_SIZE = 256, 8
-REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNK = 200, 40_000, 5000
+REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNK = 200, 20_000, 5000
 QUICK_REPLICATIONS = 100
 ROUNDING = 1e-12
 """GRPO's weight with two responses is 1/2 for every prompt, and its limits are that number."""
@@ -45,15 +45,15 @@ TAIL_DESIGN = (
 )
 """Laws of lengths, prompts, whether the numbers of responses differ, and pilots."""
 TAIL_POINTS = (
-    (HEAVY, 30, True, 2000),
-    (HEAVY, 30, False, 4000),
-    (HEAVY, 100, True, 2000),
-    (SIGNAL, 30, True, 4000),
+    (HEAVY, 30, True, 1000),
+    (HEAVY, 30, False, 2000),
+    (HEAVY, 100, True, 1000),
+    (SIGNAL, 30, True, 2000),
     (LIGHT, 30, True, 1000),
     (LIGHT, 100, True, 1000),
 )
 """Where the claims are decided: with more pilots where an earlier run found coverage nearer to what is promised. Half-widths are
-at most half of what is left to the margin."""
+less than what is left to the margin."""
 TAIL_QUANTITIES = ("c1", "c2", "c3", "error", "loss", "best size", "risk", "warned")
 
 

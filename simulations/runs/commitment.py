@@ -24,7 +24,7 @@ LOW = 0.1
 FALLEN = 0.1
 """A prompt whose success has fallen to a tenth takes ten times as many attempts: none that a trainer would make."""
 FEW = 0.1
-DRAWS, QUICK_DRAWS = 96, 8
+DRAWS, QUICK_DRAWS = 48, 8
 MANY, ONE, BETWEEN, BELOW = "gain in many attempts", "gain in one attempt", "fallen, 1/32 to 1/8", "fallen, below 1/32"
 
 

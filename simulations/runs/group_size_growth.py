@@ -31,11 +31,11 @@ SMALL, LARGE = SIZES = (4, LENT)
 BUDGETS = (512, 2048, 8192)
 SOON, *_, LAST = BUDGETS
 DRAWN = {
-    "small": {"grpo": (192, 192), "weights": (24, 96), "rloo": (128, 128), "noise": (24, 96), "oracle": (24, 24)}
-    | {"dropped": (24, 24), "lent": (128, 0)},
-    "visible": {"grpo": (128, 128)},
-    "apart": {"grpo": (0, 320)},
-    "policies": {"rloo": (96, 0)},
+    "small": {"grpo": (96, 96), "weights": (24, 48), "rloo": (64, 64), "noise": (24, 48), "oracle": (24, 24)}
+    | {"dropped": (24, 24), "lent": (64, 0)},
+    "visible": {"grpo": (64, 64)},
+    "apart": {"grpo": (0, 160)},
+    "policies": {"rloo": (48, 0)},
 }
 """By world and arm how many draws groups of 4 and of 64 have: most where a difference of few points is judged."""
 QUICK_DRAWS = 6

@@ -22,8 +22,7 @@ SMALL, LARGE = 4, 10
 """The group size of the gradient's least error, and that of the least loss after one step."""
 WRONG = 40
 """The control's: what a law asks for that takes c3 for more than twenty times what it is, 3 prompts in a batch."""
-RUNS = {1: 2048, 100: 512}
-QUICK_SHARE = 4
+RUNS = {1: 512, 100: 128}
 MARGIN = 0.1
 """A loss that is a tenth off is a budget that is a tenth off: half of what `group_size` allows, as the constants stand still."""
 
@@ -34,13 +33,7 @@ SETTINGS = {"problem": PROBLEM, "step": STEP, "budget": BUDGET}
 
 def cases(quick):
     """One step from the maximiser, and many."""
-    return [SETTINGS | {"steps": steps, "runs": runs // (QUICK_SHARE if quick else 1)} for steps, runs in RUNS.items()]
-
-
-def asked(steps, runs, **case):
-    """Return the settings of the runs, in two chunks if there are as many as there should be."""
-    chunks = 2 if runs == RUNS[steps] else 1
-    return case | {"group_sizes": [SMALL, LARGE, WRONG], "steps": steps, "runs": runs // chunks}, chunks
+    return [SETTINGS | {"steps": steps, "runs": runs} for steps, runs in RUNS.items()]
 
 
 def rest_law(problem, steps):
@@ -49,10 +42,10 @@ def rest_law(problem, steps):
     return training_law(problem, problem.theta, gt.Constant(STEP), steps=steps)
 
 
-@run(dealt=asked)
-def trained(rng, **settings):
+@run()
+def trained(rng, **case):
     """Train from the maximiser with each group size; return the objectives and their controls."""
-    problem, n = gt.gallery.problem(settings["problem"]), settings["steps"]
+    problem, n, settings = gt.gallery.problem(case["problem"]), case["steps"], case | {"group_sizes": [SMALL, LARGE, WRONG]}
     return objectives_by_group_size(problem, [guide(rest_law(problem, n))], np.full(n, STEP), settings, seed_of(rng))
 
 

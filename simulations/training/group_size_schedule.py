@@ -9,7 +9,7 @@ from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness import check, run
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
-from simulations.training.cases import CASE_AT, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.cases import CASE_AT, best_along, case_law, case_problem, case_steps
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
 from simulations.training.grid import on_grid
 
@@ -18,7 +18,7 @@ BUDGET = 1080
 """It has 19 divisors from 2 to 120."""
 SIZES = [size for size in range(2, 121) if BUDGET % size == 0]
 WHERE = "{problem}, {schedule}, N = {budget}, n = {steps}"
-RUNS, CHUNK_RUNS, QUICK_RUNS = 1024, 256, 128
+RUNS, QUICK_RUNS = 256, 128
 MARGIN = 0.15
 """A loss that is 15% off is a budget that is 15% off. It is a fifth of the way to the next one, which is twice as large."""
 
@@ -27,13 +27,6 @@ def cases(quick):
     """Two cases in which the best group size rises while the policy learns."""
     common = {"budget": BUDGET, "runs": QUICK_RUNS if quick else RUNS}
     return [common | {"problem": problem, "schedule": schedule, "steps": steps} for problem, schedule, steps in CASES]
-
-
-def asked(problem, schedule, budget, steps, runs, **_):
-    """Return the settings of the runs, and the number of chunks."""
-    chunk = min(runs, CHUNK_RUNS)
-    sizes = {"budget": budget, "group_sizes": SIZES, "steps": steps, "runs": chunk}
-    return case_settings(problem, schedule) | sizes, runs // chunk
 
 
 def plans(problem, schedule, steps):
@@ -57,10 +50,10 @@ def plans(problem, schedule, steps):
     return {"start": start, "fixed": best, "current": current, "ahead": ahead, "against": against}
 
 
-@run(dealt=asked)
-def trained(rng, problem, schedule, steps, budget, runs, **_):
+@run()
+def trained(rng, problem, schedule, steps, budget, runs):
     """Train with every plan; return the objective of each run and its controls."""
-    schedule, found = schedule_label(schedule), {}
+    found = {}
     case = CASE_AT[problem, schedule]
     where = case_problem(case), [guide(case_law(case, steps))], case_steps(case, steps)
     for number, (name, sizes) in enumerate(plans(problem, schedule, steps).items()):

@@ -22,7 +22,7 @@ U16, *PARTS = stated("U16", "U16/printed", "U16/corrected", "U16/simulated")
 PROBLEMS = ("kl-tabular", "kl-linear")
 GROUP_SIZES = (2, 4, 8, 64)
 BATCH_SIZE, STEPS = 4, 2000
-RUNS, QUICK_RUNS = 512, 128
+RUNS, QUICK_RUNS = 128, 64
 POINTS, SPREAD = 5, 0.5
 """How many policies the mean update is compared at, and how far apart they are."""
 MARGIN = 0.01

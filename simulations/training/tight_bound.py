@@ -31,12 +31,12 @@ FACTOR = 2.0
 STEPS, OFFSETS = 1024, (0, 16)
 CONSTANTS = ("L", "mu", "M", "M of the control", "steepest ray")
 """Over the ball, as the facts of a claim call them."""
-RUNS, QUICK_RUNS, CHUNK_RUNS = 32_768, 16_384, 8192
+RUNS = 8192
 
 
 def cases(quick):
     """The schedule as printed, beta/i, and with an offset."""
-    settings = {"epsilon": EPSILON, "factor": FACTOR, "steps": STEPS, "runs": QUICK_RUNS if quick else RUNS}
+    settings = {"epsilon": EPSILON, "factor": FACTOR, "steps": STEPS, "runs": RUNS}
     return [settings | {"offset": offset} for offset in OFFSETS]
 
 
@@ -73,9 +73,9 @@ def surroundings(factor, epsilon, offset):
     return region(problem, best, radius=RADIUS, reach=reach), beta
 
 
-@run(runs=CHUNK_RUNS)
-def trained(epsilon, factor, offset, steps, runs, rng, chunk):
-    """Train from near the edge of the ball, projected onto it; return the gaps, and with the first chunk the bounds.
+@run()
+def trained(epsilon, factor, offset, steps, runs, rng):
+    """Train from near the edge of the ball, projected onto it; return the gaps and the bounds.
 
     The second of these has a noise that is too small.
     """
@@ -85,12 +85,12 @@ def trained(epsilon, factor, offset, steps, runs, rng, chunk):
     sizes = SIZES | {"steps": steps, "replications": runs, "checkpoints": doubling(steps), "workers": 1}
     where = problem, start, ESTIMATOR, gt.Harmonic(beta, offset)
     training = gt.simulate_training(*where, **sizes, rng=seed_of(rng), ball=gt.Ball(best, RADIUS))
-    found = {"gap": highest - training.objectives}
-    if chunk == 0:
-        n, noises = np.array(doubling(steps)), [noise_of(problem, best, **one) for one in (SIZES, WRONG_SIZES)]
-        found["bounds"] = [harmonic_step_bound(ball, M, beta, n, offset=offset, epsilon=epsilon) for M in noises]
-        found["constants"] = dict(zip(CONSTANTS, (ball.smoothness, ball.pl, *noises, ball.steepest_ray), strict=True))
-    return found
+    n, noises = np.array(doubling(steps)), [noise_of(problem, best, **one) for one in (SIZES, WRONG_SIZES)]
+    return {
+        "gap": highest - training.objectives,
+        "bounds": [harmonic_step_bound(ball, M, beta, n, offset=offset, epsilon=epsilon) for M in noises],
+        "constants": dict(zip(CONSTANTS, (ball.smoothness, ball.pl, *noises, ball.steepest_ray), strict=True)),
+    }
 
 
 @check(*stated("U8/printed", "U8"), of=trained, cases=cases, broken={"noise": 1}, setting=label)
