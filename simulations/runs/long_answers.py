@@ -323,6 +323,7 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
                         chance *= options[takes[o, s]]
                     total += chance
                     cumulated[o] = total
+                weighed = False
                 for _ in range(asked[m]):
                     n_right = 0
                     for i in range(group_size):
@@ -331,6 +332,7 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
                     if not every and update.advantages[n_right, 0] == 0.0 and update.advantages[n_right, 1] == 0.0:
                         divisor += group_size * update.counted[0]
                         continue
+                    weighed = True
                     for i in range(group_size):
                         o = 0
                         for before in range(n_outcomes - 1):
@@ -340,6 +342,9 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
                         times[o] += 1.0
                         weight = update.advantages[n_right, right] * update.own[level]
                         sums[int(weight > 0.0), o] += weight
+                if not weighed:
+                    asked[m] = 0  # nor does any update of this rollout
+                    continue
                 for o in range(n_outcomes):
                     if times[o] > 0.0:
                         for s in range(n_takes):
