@@ -186,9 +186,9 @@ def _hypergeometric(counts: Integers, drawn: Integers) -> Array:
     """Return the probability of each multiset (n, L) among subgroups of groups with counts (U, L), shape (U, n)."""
     size, total = int(drawn[0].sum()), counts.sum(axis=1, keepdims=True)
     left = counts[:, None, :] - drawn
-    # The logarithm of the factorial of a number below 0 is infinite: such a multiset cannot be drawn.
-    logs = gammaln(counts + 1.0)[:, None, :] - gammaln(drawn + 1.0) - gammaln(left + 1.0)
-    ways = gammaln(total + 1.0) - gammaln(size + 1.0) - gammaln(total - size + 1.0)
+    factorials = gammaln(np.arange(max(total.max(), size) + 1) + 1.0)  # their logarithms
+    logs = factorials[counts][:, None, :] - factorials[drawn] - factorials[np.maximum(left, 0)]
+    ways = factorials[total] - factorials[size] - factorials[total - size]
     return np.where((left >= 0).all(axis=2), np.exp(logs.sum(axis=2) - ways), 0.0)
 
 
