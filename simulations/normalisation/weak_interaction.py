@@ -99,7 +99,7 @@ def opposing(kind, sign=1.0):
     *stated("N8/conflict", "N8/conflict, gain", "N8/conflict, sum"),
     cases=lambda quick: [
         {"kind": name, "correlation": dial, "prompts": 8}
-        | ({"runs": 16, "horizon": 256} if quick else {"runs": 64, "horizon": 1024})
+        | ({"runs": 16, "horizon": 256} if quick else {"runs": 128, "horizon": 1024})
         for name in ("easy", "easy and hard")
         for dial in ((0.3,) if quick else (0.05, 0.3, 0.7))
     ],

@@ -31,8 +31,8 @@ SMALL, LARGE = SIZES = (4, LENT)
 BUDGETS = (512, 2048, 8192)
 SOON, *_, LAST = BUDGETS
 DRAWN = {
-    "small": {"grpo": (96, 96), "weights": (24, 48), "rloo": (64, 64), "noise": (24, 48), "oracle": (24, 24)}
-    | {"dropped": (24, 24), "lent": (64, 0)},
+    "small": {"grpo": (128, 128), "weights": (24, 48), "rloo": (64, 64), "noise": (24, 48), "oracle": (24, 24)}
+    | {"dropped": (24, 24), "lent": (128, 0)},
     "visible": {"grpo": (64, 64)},
     "apart": {"grpo": (0, 160)},
     "policies": {"rloo": (48, 0)},

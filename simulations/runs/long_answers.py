@@ -267,7 +267,8 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
     apart. Takes (O, S) are the edges of each outcome's path, one by one, and E where it has ended.
     """
     n_prompts, n_edges, dimension = prompts.features.shape
-    n_outcomes, n_sorts, n_states, n_levels = prompts.right.size, prompts.uncertain.size, prompts.state.max() + 1, len(update.own)
+    n_outcomes, n_states, n_levels = prompts.right.size, prompts.state.max() + 1, len(update.own)
+    n_sorts = prompts.uncertain.size if prompts.harmless.max() > 0 else 0
     theta, gradient, first, second = np.zeros(dimension), np.zeros(dimension), np.zeros(dimension), np.zeros(dimension)
     log_options, options, slope, cumulated = np.empty(n_edges), np.ones(n_edges + 1), np.empty(n_edges), np.empty(n_outcomes)
     totals, n_takes = np.empty(n_states), takes.shape[1]

@@ -28,9 +28,9 @@ CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 *_, HALF_WAY, END = CHECKPOINTS
 BUDGET, LARGEST = 1024, 4096
 LARGER = {("linear", "Constant(8)"): (LARGEST,), ("kl-linear", "Constant(2)"): (2048, LARGEST)}
-RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
-CLOSE = (("linear", "Constant(8)"), ("linear", "Harmonic(120, 14)"), ("mixed", "Harmonic(60, 4)"))
-MORE_RUNS = 1280
+RUNS, CHUNK_RUNS, QUICK_RUNS = 256, 256, 64
+CLOSE = {place: 1280 for place in (("linear", "Constant(8)"), ("linear", "Harmonic(120, 14)"), ("mixed", "Harmonic(60, 4)"))}
+CLOSE |= {("mixed", "Constant(8)"): 512}
 """Where the usual number did not decide most rows, which say how many would."""
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off. It is a quarter of the way to the next one, which is twice as
@@ -88,7 +88,7 @@ def from_to(problem, schedule, other, later, **_):
 def asked(problem, schedule, budget, quick, other="", later=0, at="", **_):
     """Return the settings of the runs of a case, or of the later one of a pair, and the number of chunks."""
     schedule, budget = (other, later) if at == "after" else (schedule, budget)
-    usual = MORE_RUNS if (problem, schedule) in CLOSE else RUNS
+    usual = CLOSE.get((problem, schedule), RUNS)
     runs = QUICK_RUNS if quick else usual if budget == BUDGET else usual // 2
     chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
     sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
