@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: environment reproduce test plain bounds mutants oldest newest generic reference browser lint wheel release bench docs clean
 
 reproduce: $(VENV)/.base
-	@echo "On two idle cores this takes about $(if $(QUICK),5,50) minutes, on older ones longer; interrupted, it goes on where it was."
+	@echo "On two idle cores this takes about $(if $(QUICK),5,40) minutes, on older ones longer; interrupted, it goes on where it was."
 	$(BIN)/python -m simulations verify --executor processes $(FLAGS)
 	$(BIN)/python -m paper_figures $(FLAGS)
 

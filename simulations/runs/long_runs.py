@@ -44,7 +44,6 @@ ALL, LATE = "all kinds", "text, 64 tokens, 262,144 responses"
 POWERLESS = {
     ("long/longer", "text"): "the study does not decide it: limits are wider than any difference that was seen",
     ("long/root", "text"): "the study does not decide it: limits of the growth are wider than the root's",
-    ("long/held out", "walk"): "held-out success hardly depends on the size, so that groups of 256 lose no more than the best",
 }
 
 

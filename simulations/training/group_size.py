@@ -29,7 +29,7 @@ CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 BUDGET, LARGEST = 1024, 4096
 LARGER = {("linear", "Constant(8)"): (LARGEST,), ("kl-linear", "Constant(2)"): (2048, LARGEST)}
 RUNS, CHUNK_RUNS, QUICK_RUNS = 256, 256, 64
-CLOSE = {place: 1280 for place in (("linear", "Constant(8)"), ("linear", "Harmonic(120, 14)"), ("mixed", "Harmonic(60, 4)"))}
+CLOSE = dict.fromkeys((("linear", "Constant(8)"), ("linear", "Harmonic(120, 14)"), ("mixed", "Harmonic(60, 4)")), 1280)
 CLOSE |= {("mixed", "Constant(8)"): 512}
 """Where the usual number did not decide most rows, which say how many would."""
 LAW_MARGIN = 0.2

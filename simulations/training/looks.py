@@ -57,7 +57,7 @@ def followed(settings, estimator, problems, pairs, rng):
     """Train runs on each problem at each step; return success (steps, units), and rows of what looks at the runs say.
 
     Each run is a unit. The best of the first `tried` steps is chosen. Only runs at steps that some half of the units finds best
-    are looked at, all after the same numbers of updates; those on a problem side by side.
+    are looked at, all after the same numbers of updates. Runs on a problem are looked at side by side.
     """
     tried, runs, success, looked = settings["tried"], settings["runs"], [], []
     for problem, seed in problems:
