@@ -62,7 +62,7 @@ def cases(quick: bool) -> list[dict[str, Any]]:
     ]
     found = []
     for one in [*main[::3], *VARIANTS[-2:]] if quick else [*main, *VARIANTS]:
-        case = {"estimator": "rloo", "steps": STEPS, "runs": LONG.get((one["problem"], one.get("estimator")), RUNS), **USUAL}
+        case = {"estimator": "rloo", "steps": STEPS, "runs": LONG.get((one["problem"], one.get("estimator", "")), RUNS), **USUAL}
         found.append(case | one | ({"runs": QUICK_RUNS} if quick else {}))
     return found
 
