@@ -426,10 +426,10 @@ class Runs:
         """Move along the logit gradients at the prompts of the groups from one on."""
         training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
         step_size, self.count = training.step_sizes[self.count], self.count + 1
-        prompts, rows = room.prompts[first : first + training.sizes.n_updated], self._work.logit_gradients
-        if len(self._work.now.every):
-            gather(prompts, rows, self._work.now.by_prompt)
-            prompts, rows = self._work.now.every, self._work.now.by_prompt
+        prompts, rows, now = room.prompts[first : first + training.sizes.n_updated], self._work.logit_gradients, self._work.now
+        if len(now.every):  # sum_b Phi_b' c_b = sum_m Phi_m' c_m (docs/derivations.md, section 5.1)
+            gather(prompts, rows, now.by_prompt)
+            prompts, rows = now.every, now.by_prompt
         if logits.kind < HEAD:
             add_gradient(logits, prompts, rows, room.scratch, state.gradient)
         else:

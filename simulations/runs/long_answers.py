@@ -287,9 +287,8 @@ def ascend(prompts, takes, update, rate, group_size, looks, state, thetas):
     asked = np.empty(n_prompts, dtype=np.int64)
     floor, roof = 1.0 - update.low, 1.0 + update.high
     # Groups without advantages are only counted, unless they matter to terms or to a mean over tokens of several lengths.
-    every, n_rights = update.bonus != 0.0 or update.penalty != 0.0, prompts.right.sum()
-    for level in range(n_levels):
-        every = every or update.counted[level] != update.counted[0]
+    every = update.bonus != 0.0 or update.penalty != 0.0 or (update.counted != update.counted[0]).any()
+    n_rights = prompts.right.sum()
     divisor, look, cells = 1.0, 0, 0
     for step in range(looks[-1] * update.times):
         rollout = step % update.times == 0
