@@ -80,14 +80,16 @@ LAWS = [
     ("kl-tabular", 2, 300),
     ("lm-few-shot", 4, 128),
     ("head", 40, 3),
+    ("head of one prompt", 4, 4),
 ]
 
 
 @pytest.mark.parametrize(("name", "batch_size", "group_size"), LAWS)
 def test_estimates_have_their_exact_laws(name, batch_size, group_size, seed):
     """Of all named estimators: few groups and many, which are added up otherwise, and large groups, drawn by fewer bits."""
-    problem = case("head", "graded", "kl").problem if name == "head" else gt.gallery.problem(name)
-    sizes = {"batch_size": batch_size, "group_size": group_size}
+    alone = gt.Problem(gt.Bandit([[0.3, 0.8, 0.5]]), gt.SoftmaxHead([[2.0, 1.0]], 3))
+    made = {"head": case("head", "graded", "kl").problem, "head of one prompt": alone}
+    problem, sizes = made.get(name) or gt.gallery.problem(name), {"batch_size": batch_size, "group_size": group_size}
     named, n = (NAMED, 400_000 // batch_size) if group_size < 100 else (("reinforce", "rloo", "grpo"), 10_000)
     directions = np.random.default_rng(1).normal(size=(2, problem.policy.dimension))
     run = gt.simulate_gradients(problem, problem.theta, named, **sizes, replications=n, rng=seed(20), directions=directions)

@@ -280,7 +280,7 @@ BLOCK_RESPONSES = 1 << 21
 """The responses of a block, about: some hundredths of a second, between which work is shared out and can be ended."""
 CALL_NUMBERS = 1 << 16
 """The numbers that the rows of a call take, unless one tile has more: few enough for a cache, many for a call."""
-SUMMARY_TILES = 64
+SUMMARY_TILES = 128
 """The number of tiles whose observations are summarised at once, fixed so that moments do not depend on what stands beside."""
 
 
@@ -527,9 +527,13 @@ def simulate_gradients(
         families = families_of((current, sampler), chosen, (batch_size, group_size), law)
         order = [[one.name for family in families for one in family.estimators].index(name) for name in names]
 
+        spare: list[Workspace] = []  # of threads that have done a block: fresh memory is slow
+
         def observed(block: int, count: int) -> Iterable[Array]:
-            workspace = Workspace(law, truth, families, (batch_size, group_size), problem.policy.n_responses)
-            return (part[order] for part in workspace.observations(seed, block, count))
+            shape = batch_size, group_size
+            workspace = spare.pop() if spare else Workspace(law, truth, families, shape, problem.policy.n_responses)
+            yield from (part[order] for part in workspace.observations(seed, block, count))
+            spare.append(workspace)
 
     def simulate(block: int) -> GradientSimulation:
         parts = observed(block, min(size, replications - (block - first_block) * size))

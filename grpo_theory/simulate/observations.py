@@ -76,12 +76,14 @@ class TrueGradient(NamedTuple):
 
     Attributes
     ----------
-    inner : ndarray, shape (M, M), (1, 1) or (0, 0)
-        Inner products of prompts; (1, 1) where different prompts have none; (0, 0) where estimates are added up by features.
+    inner : ndarray, shape (M, M)
+        Inner products of a head's prompts; (0, 0) of other maps.
     own : ndarray, shape (M,)
         Inner products of prompts with themselves.
+    shares : ndarray, shape (M,)
+        The prompts' weights for a table, where different prompts share nothing; (0,) of other maps.
     features : ndarray, shape (D d, M)
-        Or (0, M).
+        Of maps by whose features estimates are added up; (0, M) of others.
     gradients : ndarray, shape (D, M) or (d, M)
         The logit gradients of g(x), or with features g(x) itself.
     target : ndarray, shape (D, M) or (d, 1)
@@ -96,6 +98,7 @@ class TrueGradient(NamedTuple):
 
     inner: Array
     own: Array
+    shares: Array
     features: Array
     gradients: Array
     target: Array
@@ -109,21 +112,25 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
     policy, moments, n_prompts = point.policy, point.target, point.policy.n_prompts
     logits = np.asarray(point.tangent.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
     along = np.ascontiguousarray(logits[:-1].swapaxes(1, 2))
+    inner, own, shares = np.empty((0, 0)), np.ones(n_prompts), np.empty(0)
     if type(policy.logit_map) in (TabularMap, HeadMap):
-        inner, own = np.ones((1, 1)), np.ones(n_prompts)
         if isinstance(policy.logit_map, HeadMap):
             inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
             own = np.diag(inner).copy()
+        else:
+            shares = np.array(point.bandit.prompt_weights)
         logit_gradients = moments.gradient_in_logits
         # ||Phi_m' c||^2 = own_m ||c||^2: own is 1 for a table and ||h_m||^2 for a head (docs/derivations.md, section 4).
         powers = own * (logit_gradients**2).sum(axis=1)
         tables = np.array(logit_gradients.T, order="C"), np.ascontiguousarray(logits[-1].T)
-        return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_squared_norm))
+        length = float(moments.gradient_squared_norm)
+        return TrueGradient(inner, own, shares, np.empty((0, n_prompts)), *tables, powers, along, length)
     # Of any other class of map, the adjoint gives the features, a logit at a time.
     gradients = np.array(moments.prompt_gradients.T, order="C")
     return TrueGradient(
-        inner=np.empty((0, 0)),
-        own=np.ones(n_prompts),
+        inner=inner,
+        own=own,
+        shares=shares,
         features=dense_features(point.tangent).reshape(-1, n_prompts),
         gradients=gradients,
         target=np.array(moments.gradient)[:, None],
@@ -214,7 +221,7 @@ def observe_pairs(truth, prompts, rows, weights, found):
             for other_b in range(b):
                 for j in range(LANES):
                     # <Phi_m' c, Phi_n' c'> = (c . c') (h_m . h_n) for a head (docs/derivations.md, section 11).
-                    if truth.inner.shape[0] > 1:
+                    if truth.shares.shape[0] == 0:
                         relation[j] = truth.inner[prompts[b, j], prompts[other_b, j]]
                     else:
                         relation[j] = 1.0 if prompts[b, j] == prompts[other_b, j] else 0.0
@@ -229,8 +236,12 @@ def observe_pairs(truth, prompts, rows, weights, found):
                     for j in range(LANES):
                         inside[e, j] += weights[e, b, other, j] * dot[j]
             multiply(rows, i, i, own, dot)
-            multiply_fact(rows, i, truth.target, prompts[b], gain)
             multiply_fact(rows, i, truth.gradients, prompts[b], gap)
+            if truth.shares.shape[0] == 0:
+                multiply_fact(rows, i, truth.target, prompts[b], gain)
+            else:  # of a table, g is f(x) g(x) at each prompt, and own is 1
+                for j in range(LANES):
+                    gain[j] = gap[j] * truth.shares[prompts[b, j]]
             for j in range(LANES):
                 gap[j] *= own[j]
             for e in range(n_estimators):
@@ -296,7 +307,7 @@ def observe(rule, truth, batches, stride, sums, observations):
         if rule.pool > 0:
             pool_tokens(rule.lengths, stride, rule.pool, batches.counts[t], rows)
         found[:] = 0.0
-        if truth.inner.shape[0] > 0:
+        if truth.features.shape[0] == 0:
             observe_pairs(truth, prompts, rows, weights, found)
         else:
             observe_features(truth, prompts, rows, weights, found)
