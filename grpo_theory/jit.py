@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ABOVE = "evidence harness laboratory intervals plan checks live logs page plot language_model"
@@ -70,23 +71,17 @@ def compiled(function: Callable, signature: Any = None, **options: Any) -> Any:
         return make(**_OPTIONS, **options)(function)
 
 
-class Pointed:
-    """A compiled function that kernels take for an argument without being compiled anew: Numba's wrapper address protocol."""
-
-    def __init__(self, code: Any, signature: Any) -> None:
-        self._code, self._numba_type_ = code, types.FunctionType(signature)
-
-    def __wrapper_address__(self) -> int:
-        return self._code.address
-
-
 @lru_cache
 def pointed(function: Callable, *arguments: Any) -> Any:
-    """Return a user's function for arguments of these types, as kernels take one; where nothing is compiled, as it is."""
+    """Return a user's function for arguments of these types, as kernels take one; where nothing is compiled, as it is.
+
+    Kernels that take it are not compiled anew: Numba's wrapper address protocol.
+    """
     own, signature = getattr(function, "py_func", function), types.void(*arguments)
     if PLAIN:
         return own
     try:
-        return Pointed(cfunc(signature, cache=True, **_OPTIONS)(own), signature)
+        code = cfunc(signature, cache=True, **_OPTIONS)(own)
     except RuntimeError:  # as for `compiled`
-        return Pointed(cfunc(signature, **_OPTIONS)(own), signature)
+        code = cfunc(signature, **_OPTIONS)(own)
+    return SimpleNamespace(_numba_type_=types.FunctionType(signature), __wrapper_address__=partial(getattr, code, "address"))

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.simulate.blocks import LANES, as_seed_sequence, block_streams
-from grpo_theory.simulate.draws import prompt_law
+from grpo_theory.simulate.draws import LANES, as_seed_sequence, block_streams, prompt_law
 
 
 def raw(state, count):

@@ -15,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory import laboratory
 from grpo_theory.laboratory import replications_to_tell
 from grpo_theory.laboratory.measurement import errors
-from grpo_theory.simulate.blocks import block_generator
+from grpo_theory.simulate.draws import block_generator
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,16 @@ import grpo_theory as gt
 from grpo_theory.jit import ABOVE, cache_folder
 from grpo_theory.simulate import rollouts
 from grpo_theory.simulate.ascents import make_training
-from grpo_theory.simulate.blocks import LANES, block_streams, fill_words
-from grpo_theory.simulate.draws import count_below, fill_batches, make_batches, make_draw_room, outcome_law
+from grpo_theory.simulate.draws import (
+    LANES,
+    block_streams,
+    count_below,
+    fill_batches,
+    fill_words,
+    make_batches,
+    make_draw_room,
+    outcome_law,
+)
 from grpo_theory.simulate.observations import multiply
 from grpo_theory.simulate.policies import exponentiate, make_scratch
 

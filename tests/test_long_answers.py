@@ -9,7 +9,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.simulate.blocks import block_streams, next_uniform
+from grpo_theory.simulate.draws import block_streams, next_uniform
 from simulations.runs.binomial_draws import binomials, ones
 from simulations.runs.long_answers import DIMENSION, RESPONSES, Texts, Update, step_size, train, update_of
 

@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.simulate import blocks
+from grpo_theory.simulate import draws
 
 ROOT = Path(gt.__file__).parent
 MODULES = sorted(
@@ -64,10 +64,10 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_progress_shows_on_a_terminal_what_takes_longer_even_before_anything_is_done(monkeypatch, workers):
-    monkeypatch.setattr(blocks, "PATIENCE", 0.05)
+    monkeypatch.setattr(draws, "PATIENCE", 0.05)
     for seconds, stream in ((0.0, Terminal()), (0.15, io.StringIO()), (0.15, Terminal())):
         monkeypatch.setattr(sys, "stderr", stream)
-        done = blocks.map_in_order(lambda job, wait=seconds: time.sleep(wait) or job, "ab", workers, "working")
+        done = draws.map_in_order(lambda job, wait=seconds: time.sleep(wait) or job, "ab", workers, "working")
         assert list(done) == ["a", "b"]
         shown = stream.getvalue()
         assert ("working:   0%" in shown) == ("0/2" in shown) == (seconds > 0.0 and stream.isatty())

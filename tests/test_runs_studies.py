@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact.score_moments import gains_of_response
+from grpo_theory.estimation.registry import gains_of_response
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
 from paper_figures import run_group_size
 from paper_figures.content.arms import KEYS

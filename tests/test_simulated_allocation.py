@@ -10,8 +10,8 @@ from runs_by_hand import assert_match, groups_of, match, small_case
 import grpo_theory as gt
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import least_sizes
-from grpo_theory.simulate.allocation import training_of
-from grpo_theory.simulate.blocks import LANES
+from grpo_theory.simulate.allocation import make_allocated
+from grpo_theory.simulate.draws import LANES
 from grpo_theory.simulate.rollouts import draw_prompts, fill_policy
 
 LOW, HIGH, BUDGET = 2, 7, 13
@@ -183,7 +183,7 @@ def test_a_run_remembers_what_it_has_seen():
 def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
     """The sizes of its first groups are those that the exact traces ask for."""
     rule, theta = RULES[name].between(2, 40), problem.theta
-    training = training_of(problem, gt.estimators()["rloo"], np.ones(1), (8, 8), gt.SGD(), allocation=rule)
+    training = make_allocated(rule, problem, gt.estimators()["rloo"], np.ones(1), (8, 8))
     runs = training.start(np.random.SeedSequence(3), 0, np.tile(theta, (32, 1)))
     draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
     fill_policy(training.world.logits, runs.state.theta, runs.room.prompts, 32, runs.room.scratch, runs.policy)

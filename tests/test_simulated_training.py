@@ -27,7 +27,7 @@ from test_simulated_chains import short
 
 import grpo_theory as gt
 from grpo_theory.simulate import BLOCK_RUNS, policies
-from grpo_theory.simulate.blocks import LANES
+from grpo_theory.simulate.draws import LANES
 from grpo_theory.simulate.policies import logit_rule
 from grpo_theory.simulate.rollouts import draw_outcomes, make_policy_room, make_room, world_of
 from grpo_theory.simulate.training import StepGrid

@@ -12,8 +12,19 @@ from scipy.stats import binomtest
 from streams_by_numpy import alias_rows
 
 import grpo_theory as gt
-from grpo_theory.simulate.blocks import LANES, WARM_UP, as_seed_sequence, block_seed, block_streams, fill_words
-from grpo_theory.simulate.draws import fill_batches, fill_ordered_batches, make_batches, make_draw_room, outcome_law
+from grpo_theory.simulate.draws import (
+    LANES,
+    WARM_UP,
+    as_seed_sequence,
+    block_seed,
+    block_streams,
+    fill_batches,
+    fill_ordered_batches,
+    fill_words,
+    make_batches,
+    make_draw_room,
+    outcome_law,
+)
 
 LEVEL = 1e-6
 SIZES = {"batch_size": 16, "group_size": 64}

@@ -13,9 +13,12 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import parts
 from grpo_theory.estimation.advantage import Advantage, Memory, try_kernel, try_on_rewards
 from grpo_theory.estimation.kernel import FIELDS, PROMPT_FIELDS, check_arguments, fields_read, read_only_batch, remember_text
+from grpo_theory.problem import KL, Paths
 from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_name, check_shape
 
 _ONE_TOKEN = np.ones(1, dtype=np.int64)
+POSITIVE, NEGATIVE = 0, 1
+"""Indices of the signs of an advantage in a table of gains."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +135,42 @@ class Estimator:
         self.check_group_size(group_size)
         read = lengths if "lengths" in self.advantage.reads else _ONE_TOKEN
         try_on_rewards(self.advantage, group_size, rewards.tobytes(), read.tobytes())
+
+
+def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array | None = None) -> Array:
+    """Return the gains (K, 2, T, N) for N pairs of policies, given the logs of pi/pi_0 on the edges (D, N).
+
+    Ratios and clips are functions of one response's tokens, for many side by side: here for all responses of a length.  Without
+    logs they are those of a policy and itself, for N = 1.  All responses of a length have then the same, up to their shares.
+    """
+    shares, on_policy = estimator.aggregation.shares(paths.lengths), log_ratios is None
+    gains = np.zeros((paths.n_responses, 2, paths.horizon, 1 if log_ratios is None else log_ratios.shape[1]))
+    for alike, edges in paths.by_length:
+        along = np.zeros((len(edges), 1)) if log_ratios is None else log_ratios[edges].reshape(len(edges), -1)
+        # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
+        weights = gains_of_response(estimator, along, compiled=not on_policy).reshape(2, len(edges), -1, gains.shape[-1])
+        gains[alike, :, : len(edges)] = (weights * shares[alike, None]).transpose(2, 0, 1, 3)
+    return gains
+
+
+def gains_of_response(estimator: Estimator, log_ratios: Array, *, compiled: bool = False) -> Array:
+    """Return what ratio and clip make of one response's tokens, of either sign of the advantage, shape (2, T, N).
+
+    The logs of the ratios, (T, N), are those of N pairs of policies.  For a few of them nothing need be compiled.
+    """
+    ratio, clip = (part.fill if compiled else part.function for part in (estimator.ratio, estimator.clip))
+    ratios, weights = np.zeros(log_ratios.shape), np.zeros((2, *log_ratios.shape))
+    with np.errstate(all="ignore"):
+        ratio(log_ratios, len(log_ratios), ratios)
+        for sign in range(2):
+            clip(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
+    return weights
+
+
+def check_penalty(kl: KL | None, estimator: Estimator) -> None:
+    """Raise if the estimator has a KL term in the loss and the problem has no penalty."""
+    if kl is None and estimator.kl.place == "loss":
+        raise ValueError(f"problem must have a kl for the KL term {estimator.kl.name!r} of estimator {estimator.name!r}")
 
 
 class Registry(Mapping[str, Estimator]):

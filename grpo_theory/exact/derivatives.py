@@ -127,10 +127,10 @@ def hessian(problem: Problem, theta: ArrayLike | None = None) -> Array:
     >>> bool(np.linalg.eigvalsh(gt.hessian(problem, optimum)).max() < 0.0)
     True
     """
-    policy, theta = problem.policy, problem.parameters(theta)
+    policy, theta = problem.policy, problem.theta if theta is None else theta
     # d^2 J/dtheta^2 = sum_m Phi_m' H_m Phi_m + sum_mk a_mk d^2 s_mk/dtheta^2 (docs/derivations.md, section 5.1).
     along = policy.tangent(theta).congruence(_hessians_at(problem, theta))
-    bent = None if policy.is_linear else policy.logit_map.bend(theta, _gradients_in_logits(problem, theta))
+    bent = None if policy.is_linear else policy.logit_map.bend(np.asarray(theta), _gradients_in_logits(problem, theta))
     return along if bent is None else along + bent
 
 

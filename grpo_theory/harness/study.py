@@ -25,7 +25,7 @@ import pandas as pd
 from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import PARTS, Claim, Comparison, Evidence, Share, Statement
 from grpo_theory.evidence.reading import BoundedMean, two_sides
-from grpo_theory.simulate.blocks import BEGUN
+from grpo_theory.simulate.draws import BEGUN
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]

@@ -14,7 +14,7 @@ from grpo_theory.exact.derivatives import warn_if_unstable
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, as_steps, step_sizes
 from grpo_theory.simulate.ascents import make_training, starting_points
-from grpo_theory.simulate.blocks import LANES, Rng, as_seed_sequence, map_in_order
+from grpo_theory.simulate.draws import LANES, Rng, as_seed_sequence, map_in_order
 from grpo_theory.simulate.optimisers import SGD
 from grpo_theory.simulate.score_hessian import make_record
 from grpo_theory.validation import Array, as_count, as_not_negative, as_numbers, cached_array, check_shape, kept, outline, typed

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from grpo_theory.intervals.interval import around, binomial_limits
 from grpo_theory.laboratory.trial import FIELDS, Answers, Experiment, IntervalFunction, Replay, Table, Trial, Truth, check_takes
-from grpo_theory.simulate.blocks import Rng, as_seed_sequence, map_in_order
+from grpo_theory.simulate.draws import Rng, as_seed_sequence, map_in_order
 from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_fraction, as_numbers, shown
 
 

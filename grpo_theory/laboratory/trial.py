@@ -21,8 +21,7 @@ from grpo_theory.problem import Point, Problem
 from grpo_theory.problem.logits import HeadMap
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS
-from grpo_theory.simulate.blocks import Rng, as_seed_sequence, block_generator
-from grpo_theory.simulate.draws import as_sizes
+from grpo_theory.simulate.draws import Rng, as_seed_sequence, as_sizes, block_generator
 from grpo_theory.validation import Array, Flags, as_count, as_numbers, as_real_array, check_finite, check_shape, read_only, typed
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.jit import kernel
-from grpo_theory.simulate.blocks import with_progress
+from grpo_theory.simulate.draws import with_progress
 from grpo_theory.validation import Array, as_array, as_count, as_positive, shown
 
 if TYPE_CHECKING:

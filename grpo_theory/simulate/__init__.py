@@ -1,6 +1,6 @@
 """Monte Carlo in plain numba: draw, advantage, logit gradient, then observe, or move and go on."""
 
-from grpo_theory.simulate.blocks import LANES as BLOCK_RUNS
+from grpo_theory.simulate.draws import LANES as BLOCK_RUNS
 from grpo_theory.simulate.gradients import GradientSimulation, block_replications, simulate_gradients
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser
 from grpo_theory.simulate.training import TrainingRuns, simulate_training

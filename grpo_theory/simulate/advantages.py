@@ -27,8 +27,7 @@ from grpo_theory.exact.multisets import (
 )
 from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Point, Problem
-from grpo_theory.simulate.blocks import LANES
-from grpo_theory.simulate.draws import Batches, OutcomeLaw
+from grpo_theory.simulate.draws import LANES, Batches, OutcomeLaw
 from grpo_theory.validation import Array, Flags, Integers
 
 LARGEST_TABLE = 1 << 22

@@ -12,9 +12,8 @@ from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import AdvantageTable, reward_table
 from grpo_theory.simulate.ascents import Runs, Training, make_training, powers_of
-from grpo_theory.simulate.blocks import Streams
-from grpo_theory.simulate.draws import as_sizes
-from grpo_theory.simulate.optimisers import Ball, Optimiser
+from grpo_theory.simulate.draws import Streams, as_sizes
+from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
 from grpo_theory.simulate.rollouts import close_groups
 from grpo_theory.validation import Array
 
@@ -175,20 +174,18 @@ class AllocatedRuns(Runs):
 AllocatedTraining.kind = AllocatedRuns
 
 
-def training_of(
+def make_allocated(
+    allocation: str | rules.AllocationRule,
     problem: Problem,
     estimator: Estimator,
     step_sizes: Array,
     sizes: tuple[int, ...],
-    optimiser: Optimiser,
+    optimiser: Optimiser = SGD(),
     ball: Ball | None = None,
     *,
     keeps: bool = False,
-    allocation: str | rules.AllocationRule | None = None,
-) -> Training:
-    """Check what defines training runs, and return it; sizes are those of `StepSizes`, in its order."""
-    if allocation is None:
-        return make_training(problem, estimator, step_sizes, sizes, optimiser, ball, keeps=keeps)
+) -> AllocatedTraining:
+    """Check what defines runs that are shared out by a rule, and return it; the other arguments are those of `make_training`."""
     rule, (batch_size, group_size), others = rules.find_rule(allocation), as_sizes(*sizes[:2]), sizes[2:]
     for name, given, needed in zip(("inner_steps", "lag"), others, (1, 0), strict=False):
         if given != needed:

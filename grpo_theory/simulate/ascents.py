@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.estimation.parts import CLIPS, KL_TERMS, RATIOS
-from grpo_theory.exact.score_moments import check_penalty, credited, gains_of, listed_credits
+from grpo_theory.estimation.registry import check_penalty, gains_of
+from grpo_theory.exact.score_moments import credited, listed_credits
 from grpo_theory.jit import compiled
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate import rollouts
@@ -29,8 +30,7 @@ from grpo_theory.simulate.advantages import (
     table_size,
 )
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
-from grpo_theory.simulate.blocks import LANES, Streams, block_streams, check_wanted
-from grpo_theory.simulate.draws import as_sizes
+from grpo_theory.simulate.draws import LANES, Streams, as_sizes, block_streams, check_wanted
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
 from grpo_theory.simulate.policies import HEAD, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
@@ -248,7 +248,7 @@ def starting_points(problem: Problem, theta0: ArrayLike | None, replications: in
     """Return one start for each run, shape (R, d), the problem's own for None."""
     starts = problem.theta if theta0 is None else as_numbers("theta0", theta0)
     if starts.ndim < 2:
-        return np.tile(problem.parameters(starts, "theta0"), (replications, 1))
+        return np.tile(problem.policy.check_theta(starts, "theta0"), (replications, 1))
     starts = as_real_array("theta0", starts, 2)
     check_shape("theta0", starts, (replications, problem.policy.dimension), "(replications, d)")
     return starts

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.estimation.registry import check_penalty, gains_of_response
 from grpo_theory.exact import score_moments
 from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.exact.multisets import advantages_of
@@ -24,8 +25,7 @@ from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chain_point import TokenCredits
 from grpo_theory.simulate.advantages import remembering
 from grpo_theory.simulate.ascents import Training
-from grpo_theory.simulate.blocks import check_wanted
-from grpo_theory.simulate.draws import fill_aliases
+from grpo_theory.simulate.draws import check_wanted, fill_aliases
 from grpo_theory.simulate.optimisers import follow, make_state
 from grpo_theory.validation import Array, Integers
 
@@ -270,9 +270,9 @@ def chain_weights(estimator: Estimator, current: ChainPoint, sampler: ChainPoint
     ValueError
         If the estimator has a KL term in the loss.
     """
-    score_moments.check_penalty(current.kl, estimator)
+    check_penalty(current.kl, estimator)
     ratios = np.zeros(log_ratios.size) if estimator.ratio.constant else np.ascontiguousarray(log_ratios).ravel()
-    gains = score_moments.gains_of_response(estimator, ratios[None], compiled=True)[:, 0] if by_token(estimator) else None
+    gains = gains_of_response(estimator, ratios[None], compiled=True)[:, 0] if by_token(estimator) else None
     credits = None if estimator.credit.name == "none" else score_moments.token_credits(sampler, estimator)
     if gains is None and credits is not None:
         raise ValueError(f"estimator {estimator.name!r} must weigh each token by its own ratio to have credits on a TokenChain")

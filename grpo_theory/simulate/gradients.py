@@ -19,8 +19,8 @@ from grpo_theory.exact.group_law import efficiency_of
 from grpo_theory.exact.score_moments import credited, token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.simulate import advantages, draws
-from grpo_theory.simulate.blocks import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams, map_in_order
 from grpo_theory.simulate.chains import chain_gradients
+from grpo_theory.simulate.draws import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams, map_in_order
 from grpo_theory.simulate.observations import TokenRule, TrueGradient, observe, token_rule, truth_at
 from grpo_theory.validation import Array, as_count, as_flag, as_fraction, as_real_array, check_shape, typed
 

@@ -14,8 +14,7 @@ from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, HeadMap, TabularMap
 from grpo_theory.simulate.advantages import weigh_edges
-from grpo_theory.simulate.blocks import LANES
-from grpo_theory.simulate.draws import pool_tokens
+from grpo_theory.simulate.draws import LANES, pool_tokens
 from grpo_theory.simulate.policies import dense_features
 from grpo_theory.validation import Array, Integers
 

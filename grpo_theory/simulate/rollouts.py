@@ -15,8 +15,18 @@ from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advantages import AdvantageTable, Spare, sum_tabulated, weigh_edges
 from grpo_theory.simulate.affine import Affine, sum_affine
-from grpo_theory.simulate.blocks import LANES, Streams, fill_lanes
-from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, pool_tokens, prompt_law, tally
+from grpo_theory.simulate.draws import (
+    LANES,
+    PromptLaw,
+    Streams,
+    choose_prompts,
+    count_classes,
+    fill_lanes,
+    find_in_order,
+    pool_tokens,
+    prompt_law,
+    tally,
+)
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
 from grpo_theory.simulate.policies import (
     HEAD,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +22,10 @@ from grpo_theory.exact.derivatives import check_observable, warn_if_unstable
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantages import warn_of_tables
-from grpo_theory.simulate.allocation import training_of
-from grpo_theory.simulate.ascents import Runs, Training, checked_sizes, starting_points
-from grpo_theory.simulate.blocks import LANES, Rng, as_seed_sequence, map_in_order
+from grpo_theory.simulate.allocation import make_allocated
+from grpo_theory.simulate.ascents import Runs, Training, checked_sizes, make_training, starting_points
 from grpo_theory.simulate.chains import train_on_chain
+from grpo_theory.simulate.draws import LANES, Rng, as_seed_sequence, map_in_order
 from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
 from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_real_array, shown
 
@@ -234,7 +235,8 @@ def simulate_training(
         found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers, told)
         objectives, averages, theta, average, farthest = (np.array(part) for part in zip(*found, strict=True))
         return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
-    training = training_of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball, allocation=allocation)
+    given = problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball
+    training = make_training(*given) if allocation is None else make_allocated(allocation, *given)
     if not chosen.advantage.reads & set(PROMPT_FIELDS):
         warn_of_tables(problem, [chosen], training.sizes.group_size, stacklevel=3)
     if isinstance(optimiser, SGD):
@@ -326,9 +328,9 @@ class StepGrid:
 
         `sizes` are those of `StepSizes`, in its order; `keeps` says whether iterates are wanted.
         """
-        steps = np.array(shape, dtype=float)
-        training = training_of(problem, estimator, steps, sizes, optimiser, keeps=keeps, allocation=allocation)
-        return cls(training, as_real_array("rates", rates, 1))
+        given = problem, estimator, np.array(shape, dtype=float), sizes, optimiser, None
+        make = make_training if allocation is None else partial(make_allocated, allocation)
+        return cls(make(*given, keeps=keeps), as_real_array("rates", rates, 1))
 
     def objectives(self, replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
         """Return J of the iterates after these numbers of updates, shape (S, R, C); NaN from where a run diverged."""

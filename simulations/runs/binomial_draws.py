@@ -3,7 +3,7 @@
 import numpy as np
 
 from grpo_theory.jit import kernel
-from grpo_theory.simulate.blocks import fill_words, next_word
+from grpo_theory.simulate.draws import fill_words, next_word
 
 _M1, _M2, _M4, _H = (np.uint64(word) for word in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101))
 _0, _1, _2, _4, _11, _56, _63 = (np.uint64(number) for number in (0, 1, 2, 4, 11, 56, 63))

@@ -15,7 +15,7 @@ from scipy.special import expit, log_expit
 
 import grpo_theory as gt
 from grpo_theory.jit import kernel, summing_kernel
-from grpo_theory.simulate.blocks import block_streams, next_uniform
+from grpo_theory.simulate.draws import block_streams, next_uniform
 from grpo_theory.validation import Array, Flags, Integers
 from simulations.runs.binomial_draws import binomials
 from simulations.runs.prompt_features import Sharing, shared_features, starting_logits, unit

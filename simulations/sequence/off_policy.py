@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.exact.score_moments import NEGATIVE, POSITIVE, gains_of
+from grpo_theory.estimation.registry import NEGATIVE, POSITIVE, gains_of
 from grpo_theory.validation import Array
 
 
