@@ -399,11 +399,10 @@ class Workspace:
             fill = draws.fill_ordered_batches if len(batches.ordered) else draws.fill_batches
             fill(self.law, self.group_size, streams, self.room, batches)
             for family, sums, generator in zip(self.families, self.sums, generators, strict=True):
-                own, ended = advantages.Sums(sums.rows[:size], sums.weights[:size]), begun + len(family.estimators)
+                own = advantages.Sums(sums.rows[:size], sums.weights[:size])
                 family.fill(self.law, batches, own, generator)
-                part = self.observed[begun:ended, :, first : first + size]
-                observe(family.rule, self.truth, batches, self.law.stride, own, part)
-                begun = ended
+                observe(family.rule, self.truth, batches, self.law.stride, own, self.observed[begun:], first)
+                begun += len(family.estimators)
         return self.observed.reshape(*self.observed.shape[:2], -1)[:, :, :replications]
 
 

@@ -292,8 +292,11 @@ def observe_features(truth, prompts, rows, weights, found):
 
 
 @kernel
-def observe(rule, truth, batches, stride, sums, observations):
-    """Fill in observations (E, 4 + J, T, LANES): error about g, the groups' error, power, gain, and directions."""
+def observe(rule, truth, batches, stride, sums, observations, first):
+    """Fill in observations (E, 4 + J, T, LANES) from a tile on: error about g, the groups' error, power, gain, and directions.
+
+    Of more estimators than these the later rows are left.  Slices of tiles would be another type, compiled again.
+    """
     n_tiles, n_estimators, batch_size, n_rows, _ = sums.weights.shape
     n_logits = rule.tokens.shape[0]
     rows, found = np.empty((batch_size * n_rows, n_logits, LANES)), np.empty((n_estimators, observations.shape[1], LANES))
@@ -322,10 +325,10 @@ def observe(rule, truth, batches, stride, sums, observations):
                 # ||ghat||^2 and g . ghat of ghat = (1/B) sum_b y_b, and ||ghat - g||^2 = power - 2 gain + ||g||^2
                 # (docs/derivations.md, section 37).
                 power, gain = found[e, 2, j] * share * share, found[e, 3, j] * share
-                observations[e, 0, t, j] = power - 2.0 * gain + truth.power
-                observations[e, 1, t, j] = found[e, 1, j] * share
-                observations[e, 2, t, j] = power
-                observations[e, 3, t, j] = gain
+                observations[e, 0, first + t, j] = power - 2.0 * gain + truth.power
+                observations[e, 1, first + t, j] = found[e, 1, j] * share
+                observations[e, 2, first + t, j] = power
+                observations[e, 3, first + t, j] = gain
             for direction in range(truth.along.shape[0]):
                 for j in range(LANES):
-                    observations[e, 4 + direction, t, j] = found[e, 4 + direction, j] * share
+                    observations[e, 4 + direction, first + t, j] = found[e, 4 + direction, j] * share
