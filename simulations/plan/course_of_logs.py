@@ -30,7 +30,7 @@ COURSES = {
 }
 PROMPTS, SIZE, OFTEN, RATES = 64, 4, 0.2, (0.002, 0.1)
 """A fifth of the prompts has the higher success rate."""
-LOGS, QUICK_LOGS, CHUNK = 3000, 200, 1000
+LOGS, QUICK_LOGS, CHUNK = 2000, 200, 1000
 EACH = (0.0, CHUNK), (DRIFT, LOGS)
 """Drifts, and logs of each: without drift an earlier run found less than a fifth of the errors that are allowed."""
 

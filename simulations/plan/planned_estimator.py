@@ -32,15 +32,16 @@ ESTIMATORS = (BY_ERROR, "dr_grpo", DIVIDED)
 """Dr. GRPO's efficiency is RLOO's: the two ways of planning are tried on one truth."""
 JUDGED = ("linear", "graded", *CHAINS, HEAVY)
 """Not the language model's head: 256 prompts set no upper limit on 97 gains of 100 there, and its logs are slow to draw."""
-REPLICATIONS, QUICK_REPLICATIONS, CHUNKS, CONTROLS = 300, 40, 4, 20
-"""Logs in each chunk. Controls are wrong by so much that fewer do."""
+REPLICATIONS, QUICK_REPLICATIONS, CHUNKS, CONTROLS = 300, 40, {"language model's head": 4}, 20
+"""Logs in each chunk; there are three, or four where three would not decide. Controls are wrong by so much that fewer do."""
 EACH, TOGETHER = (f"{one}, {{estimator}}, {PROMPTS} prompts of {LOGGED}" for one in ("{problem}", f"{len(JUDGED)} problems"))
 """What settings are called."""
 
 
 def cases(quick):
     """Each problem."""
-    return [{"problem": name, "replications": QUICK_REPLICATIONS if quick else REPLICATIONS * CHUNKS} for name in LOG_NAMES]
+    often = [QUICK_REPLICATIONS if quick else REPLICATIONS * CHUNKS.get(name, 3) for name in LOG_NAMES]
+    return [{"problem": name, "replications": number} for name, number in zip(LOG_NAMES, often, strict=True)]
 
 
 def plans(quick):

@@ -30,8 +30,8 @@ BUDGET, LARGEST = 1024, 4096
 LARGER = {("linear", "Constant(8)"): (LARGEST,), ("kl-linear", "Constant(2)"): (2048, LARGEST)}
 RUNS, CHUNK_RUNS, QUICK_RUNS = 256, 256, 64
 CLOSE = dict.fromkeys((("linear", "Constant(8)"), ("linear", "Harmonic(120, 14)"), ("mixed", "Harmonic(60, 4)")), 1280)
-CLOSE |= {("mixed", "Constant(8)"): 512}
-"""Where the usual number did not decide most rows, which say how many would."""
+CLOSE |= {("mixed", "Constant(8)"): 512, ("kl-tabular", "Constant(2)"): 64}
+"""Where the usual number did not decide most rows, which say how many would; and where a quarter decides all."""
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off. It is a quarter of the way to the next one, which is twice as
 large."""

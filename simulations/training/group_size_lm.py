@@ -28,8 +28,7 @@ TABLE = {1024: 64, 2048: 64, 4096: 128}
 """Table 2's best group size for each budget."""
 TABLE_STEPS, OWN = 2, 4
 """The larger budgets are trained for fewer steps, with the reported group size and with that of the gradient's least error."""
-TABLE_CHUNKS = 10
-CHUNKS, CHUNK_RUNS, QUICK_RUNS = 14, 16, 32
+CHUNKS, CHUNK_RUNS, QUICK_RUNS = 10, 16, 32
 REPORTS = stated("U9/reported", "U9/reported, Table 2")
 WHERE = "{problem}, {schedule}, N = {budget}, n = {checkpoint}"
 
@@ -57,8 +56,7 @@ def asked(budget, quick, at="own", **_):
     budget = BUDGET if at == "smallest" else budget
     sizes, checkpoints = grid(budget, quick)
     about = {"problem": PROBLEM, "step": STEP, "budget": budget, "group_sizes": sizes, "checkpoints": checkpoints}
-    chunks = 1 if quick else CHUNKS if budget == BUDGET else TABLE_CHUNKS
-    return about | {"runs": QUICK_RUNS if quick else CHUNK_RUNS}, chunks
+    return about | {"runs": QUICK_RUNS if quick else CHUNK_RUNS}, 1 if quick else CHUNKS
 
 
 @cache

@@ -24,7 +24,7 @@ INNER_STEPS = (4, 8)
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 STEPS = tuple(2.0**power for power in range(2, 11))
 """The pilot's, the same for all arms.  TIC-GRPO divides by the horizon, 3 or 8: so much shorter are its steps along J."""
-PILOT_RUNS, RUNS, QUICK_RUNS = 32, 640, 128
+PILOT_RUNS, RUNS, QUICK_RUNS = 32, {"stopping": 640, "sequence-shared": 320}, 128
 """At each step; all runs that are not the pilot's choose between five steps, and all judge."""
 NEIGHBOURS = 2
 """How many steps of the pilot's grid are tried on either side of its best."""
@@ -33,11 +33,11 @@ T14 = stated("T14")
 
 def cases(quick):
     """Problems and numbers of updates a rollout; quick has one."""
-    runs = QUICK_RUNS if quick else RUNS
     sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
     where = [("stopping", INNER_STEPS[0])] if quick else product(LEVELS, INNER_STEPS)
     return [
-        {"problem": name, "inner_steps": inner, "level": LEVELS[name], "updates": ROLLOUTS * inner, "runs": runs} | sizes
+        {"problem": name, "inner_steps": inner, "level": LEVELS[name], "updates": ROLLOUTS * inner}
+        | {"runs": QUICK_RUNS if quick else RUNS[name], **sizes}
         for name, inner in where
     ]
 
