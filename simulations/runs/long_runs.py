@@ -33,8 +33,8 @@ RATES = {
     ("grpo", "Adam"): range(-3, 2),
 }
 """The learning rates are these powers of 2."""
-DRAWS, LATE_DRAWS, QUICK_DRAWS, FIRST = 96, 48, 4, 200
-"""How many draws there are, from which number on; of late runs there are fewer."""
+DRAWS, FEWER_DRAWS, QUICK_DRAWS, FIRST = 96, 48, 4, 200
+"""How many draws there are, from which number on; of late runs, and of runs with a bonus or a penalty, there are fewer."""
 POINT = 0.01
 """A point of success is what a learning rate costs that is off by a factor of one and a half."""
 USUAL, MOST = 8, 256
@@ -115,7 +115,8 @@ def trained(draws, rng, chunk):
     """Return success, held-out success, entropy and the step's size, (4, rates, draws, budgets), of an arm at a group size."""
     arm, size = PIECES[chunk]
     rates = [2.0 ** (power - arm.late) for power in powers_of(arm.estimator, arm.optimiser, draws)]
-    looks, draws = (LATE_UPDATES, min(draws, LATE_DRAWS)) if arm.late else (UPDATES, draws)
+    looks = LATE_UPDATES if arm.late else UPDATES
+    draws = min(draws, FEWER_DRAWS) if arm.late or arm.bonus or arm.penalty else draws
     found = np.full((4, len(rates), draws, len(looks)), np.nan)
     world, seed = KINDS[arm.kind]._replace(tokens=arm.tokens), seed_of(rng)
     update = {name: getattr(arm, name) for name in ("estimator", "aggregation", "bonus", "penalty")}
@@ -361,7 +362,7 @@ def terms(found, strengths=STRENGTHS[:-1]):
         pairs = []
         for arm, size in PLAIN:
             own = [ends_of(found, arm._replace(**{term: strength}), size) for strength in strengths]
-            pairs.append((ends_of(found, arm, size), np.concatenate(own)))
+            pairs.append((ends_of(found, arm, size)[:, : own[0].shape[1]], np.concatenate(own)))
         sides[f"long/{term}"] = evidence(pooled(pairs), 0.0)
     return sides
 
