@@ -87,7 +87,7 @@ from .problem import TwoLayerSoftmax as TwoLayerSoftmax
 from .problem import edge_table as edge_table
 from .problem import gallery as gallery
 from .problem import response_table as response_table
-from .problem.problem import moments as moments
+from .problem.point import moments as moments
 from .schedule import Constant as Constant
 from .schedule import Harmonic as Harmonic
 from .schedule import PowerLaw as PowerLaw

@@ -26,7 +26,7 @@ from grpo_theory.intervals.interval import (
 )
 from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.intervals.u_statistics import gradients, powers
-from grpo_theory.problem.point import Objective
+from grpo_theory.problem.objective import Objective
 from grpo_theory.simulate.draws import Rng, as_seed_sequence
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import ROUNDING, Array, Integers, as_count, as_numbers, check_room, read_only, shown, typed

@@ -4,9 +4,9 @@ from grpo_theory.problem import gallery
 from grpo_theory.problem.chain import NotListedError, StateRewards, TokenChain, TokenTree, edge_table, response_table
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.logits import LogitMap, Paths, SmoothMap
-from grpo_theory.problem.point import Moments, Objective, Point
+from grpo_theory.problem.objective import Objective
+from grpo_theory.problem.point import Moments, Point, Problem
 from grpo_theory.problem.policy import KL, Bandit, LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
-from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.two_layer import TwoLayerSoftmax
 
 __all__ = ["KL", "Bandit", "ChainPoint", "LinearSoftmax", "LogitMap", "Moments", "NotListedError", "Objective", "Paths"]

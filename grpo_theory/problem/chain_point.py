@@ -591,3 +591,6 @@ def state_matrices(weights: Array, probabilities: Array) -> Array:
         own[diagonal, diagonal] = p * complements(p)
         matrices[:, s, :, s, :] = weights[:, s, None, None] * own
     return matrices.reshape(len(weights), n_states * n_tokens, -1)
+
+
+TokenChain.point_kind = ChainPoint

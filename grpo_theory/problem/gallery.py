@@ -10,8 +10,8 @@ from scipy.special import expit
 
 from grpo_theory.data.questions import LONGEST, PROMPTS, arithmetic, long_answers
 from grpo_theory.problem.chain import StateRewards, TokenChain, TokenTree
+from grpo_theory.problem.point import Problem
 from grpo_theory.problem.policy import KL, Bandit, LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
-from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.two_layer import TwoLayerSoftmax
 from grpo_theory.validation import Array, as_count, as_fraction, check_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,6 +85,9 @@ class Policy:
             raise ValueError(
                 f"logit_map must have as many logits as the paths have edges, {self.paths.n_logits}, got {logit_map.n_logits}"
             )
+
+    point_kind: ClassVar[type]
+    """The class of a problem's points, see `Problem.at`."""
 
     def _set_map(self, logit_map: SmoothMap) -> None:
         self.logit_map = logit_map
