@@ -57,7 +57,7 @@ def bias(problem, estimator=SHRUNK):
 
 def cases(quick):
     """Each problem with each size of batch."""
-    sizes, often = product((2, 4, 16), (2, 8)), {"exact": False, "chunk_replications": 1 << (12 if quick else 14)}
+    sizes, often = product((2, 4, 16), (2, 8)), {"exact": False, "chunk_replications": 1 << (12 if quick else 15)}
     where = product(("tabular", "mixed", "lm-few-shot"), sizes)
     return [{"problem": name, "batch_size": b, "group_size": g, **often} for name, (b, g) in where]
 

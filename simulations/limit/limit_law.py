@@ -46,7 +46,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"problem": "kl-linear", "factor": 4.0, "runs": 77_824},
     {"problem": "kl-linear", "batch_size": 4, "steps": 1000},
     {"problem": "kl-linear", "group_size": 16, "steps": 1000},
-    {"problem": "crowd", "batch_size": 4, "runs": 10_240},
+    {"problem": "crowd", "batch_size": 4, "runs": 20_480},
     {"problem": "kl-linear", "factor": 0.6, "runs": 92_160},
 )
 USUAL = {"batch_size": 1, "group_size": 4, "factor": 2.0}

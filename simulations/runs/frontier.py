@@ -31,18 +31,15 @@ from simulations.statements import stated
 
 P1, POWERLESS = stated("P1"), frontier_statements.POWERLESS
 FEW, LARGE, FACTOR = 4, 64, 4
-MANY, FEWER, ADAM = range(2, 10), range(1, 7), range(-3, 3)
-RATES = {"few prompts": FEWER, "wrong rewards": FEWER, LONG: range(-2, 6), LEARNED: range(-3, 5)}
-RATES |= {"tabular": range(5, 11), "easy": range(-1, 7), "hard": range(3, 11)}
-"""The learning rates are these powers of 3, `ADAM` with that optimiser; in other worlds they are `MANY`.
-
-Grids of six were of eight at first: rates at the ends were best nowhere.
-"""
+MANY, FEWER, ADAM = range(2, 10), range(-1, 7), range(-5, 3)
+RATES = {"few prompts": FEWER, "wrong rewards": range(8), LONG: range(-2, 6), LEARNED: range(-3, 5)}
+RATES |= {"tabular": range(4, 12), "easy": FEWER, "hard": range(3, 11)}
+"""The learning rates are these powers of 3, `ADAM` with that optimiser; in other worlds they are `MANY`."""
 LONG_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 GROUP_SIZES, COARSE, PAIR = LONG_SIZES[:-1], (4, 8, 16, 64, 256), (2,)
 """Worlds that take long have fewer sizes."""
 RUNS = 4
-"""On a draw, at a rate: runs at all rates lie side by side."""
+"""On a draw, at a rate: with eight rates they fill the lanes of a vector."""
 ARMS = (
     *((Arm("few prompts", name), 18, GROUP_SIZES) for name in ("rloo", "grpo")),
     (Arm("few prompts", "dropped"), 15, GROUP_SIZES),
@@ -86,7 +83,7 @@ def deal(world, draws, plan=plan, **_):
             kind = world.removesuffix(NAMED_ANEW)
             rates = [3.0**power for power in (ADAM if arm.optimiser == "Adam" else RATES.get(kind, MANY))]
             own = {"group_sizes": [size for size in sizes if size <= arm.responses], "budgets": budgets}
-            listed.append(arm._asdict() | {"world": kind, "rates": rates[::2] if draws == QUICK_DRAWS else rates} | own)
+            listed.append(arm._asdict() | {"world": kind, "rates": rates[2:7:2] if draws == QUICK_DRAWS else rates} | own)
     numbers = ANEW_DRAWS if world.endswith(NAMED_ANEW) else range(draws)
     return {"arms": listed, "draws": list(numbers), "runs": RUNS}, sum(len(arm["group_sizes"]) for arm in listed)
 

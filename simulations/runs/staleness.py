@@ -88,7 +88,7 @@ PLACES = {
     "strong transfer": Place("prompts teach each other", World(transfer=0.1).problem),
     "strong transfer, rare success": Place("the same, success below 2%", World(transfer=0.1, easiest=0.02, rarest=1e-4).problem),
     "weak transfer": Place("prompts teach each other less", WORLDS["transfer"].problem),
-    "weak transfer, plain ascent": Place("the same, plain ascent", WORLDS["transfer"].problem, 64.0, PlainAscent()),
+    "weak transfer, plain ascent": Place("the same, plain ascent", WORLDS["transfer"].problem, 128.0, PlainAscent()),
     "competing": Place("prompts compete", WORLDS["shared"].problem),
     "tabular": Place("prompts share nothing", WORLDS["few prompts"]._replace(dimension=0).problem),
     "stopping": Place("where to stop, 1 to 8 tokens", lambda _: race_problem("stopping"), 0.125),
@@ -133,11 +133,11 @@ TITLES = {
 }
 """Of the arms, in what is judged and drawn."""
 DRAWS, QUICK_DRAWS, RUNS = 40, 4, 4
-"""Draws of a world, numbers 0 to 39, and runs on each."""
+"""Draws of a world, numbers 0 to 39, and runs on each: with eight rates these fill a vector."""
 CHECKPOINTS, COURSES_OF = 8, "strong transfer"
 """Updates from one look at the objective to the next, or more where a rollout serves more; and the world of the looks."""
-POWERS = tuple(range(-2, 4))
-"""The grid of learning rates doubles and halves the middle. It began two steps lower, where no arm had its best."""
+POWERS = tuple(range(-4, 4))
+"""The grid of learning rates doubles and halves the middle."""
 LAGGED = ("none", "clip", "truncated")
 HERE, CLIPPED, LATE = (("on policy", *ON_POLICY), ("clip", *FOUR_STAGES), ("on policy", *IN_TURN))
 JUDGED = {

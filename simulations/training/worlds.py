@@ -75,12 +75,12 @@ class World(NamedTuple):
         return f"one problem, {self.title}" if self.runs > 1 else f"{units} problems of {self.title}"
 
     def steps(self, optimiser: str, inner_steps: int, beyond: int) -> list[float]:
-        """Return the grid, whose middle is halved once more than it is doubled, and its end doubled so many times.
+        """Return the grid, and its end doubled so many times.
 
         With m updates a rollout plain steps are shorter as 1/m, and Adam's, blind to scale, as 1/sqrt(m).
         """
         shorter = inner_steps if optimiser == "SGD" else np.sqrt(inner_steps)
-        powers = range(-self.doublings, self.doublings + beyond)
+        powers = range(-self.doublings, self.doublings + 1 + beyond)
         return [float(self.centres[optimiser] / shorter * 2.0**power) for power in powers]
 
 
