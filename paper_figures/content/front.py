@@ -128,6 +128,7 @@ def _division(table: pd.DataFrame) -> Iterator[Line]:
                 own = gains[kept & gains["group_size"].between(least, most)]
                 if len(own):
                     units = "draws" if family == "random" else "runs"
+                    units = f"or more {units}" if own["replications"].nunique() > 1 else units
                     sample = f"{len(own)} settings of {own['replications'].min():.0f} {units}"
                     shown = f"{least}" if least == most else f"{least} to {most}"
                     compared = f"divided less undivided, groups of {shown}, averaged over the run"
