@@ -185,8 +185,8 @@ def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
     rule, theta = RULES[name].between(2, 40), problem.theta
     training = make_allocated(rule, problem, gt.estimators()["rloo"], np.ones(1), (8, 8))
     runs = training.start(np.random.SeedSequence(3), 0, np.tile(theta, (32, 1)))
-    draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
-    fill_policy(training.world.logits, runs.state.theta, runs.room.prompts, 32, runs.room.scratch, runs.policy)
+    draw_prompts(training.world.prompts, training.sizes.group_size, runs.streams, LANES, runs.room)
+    fill_policy(training.world.logits, None, runs.state.theta, runs.room.prompts, 32, runs.room.scratch, runs.policy)
     costs = rule.costs(gt.allocation_law(problem, theta, low=2, high=40).known)
     runs.share_out()
     for prompts, sizes in zip(runs.room.prompts.T[:32], runs.looks.T[:32], strict=True):

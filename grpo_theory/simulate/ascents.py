@@ -32,10 +32,10 @@ from grpo_theory.simulate.advantages import (
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import LANES, Streams, as_sizes, block_streams, check_wanted
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
-from grpo_theory.simulate.policies import HEAD, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
+from grpo_theory.simulate.policies import HEAD, LogitRule, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
-from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
-from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape, read_only
+from grpo_theory.simulate.score_hessian import Record, keep_rollout
+from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape
 
 
 def powers_of(logit_gradients: Array, gram: Array) -> Array:
@@ -130,8 +130,6 @@ VECTOR = 8
 """Numbers side by side in the longest vectors: lanes are made in so many."""
 NONE = np.empty(0)
 NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-NO_CREDITS = np.empty((0, 0, 0, 0))
-NOT_AFFINE = Affine(NONE, read_only(np.empty(0)), np.empty((0, 0)), np.empty((0, 0)), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,12 +214,17 @@ class Training:
         """What multiplies the sums over an update's responses."""
         return 1.0 / (self.sizes.n_updated * self.sizes.group_size)
 
+    @property
+    def hidden(self) -> LogitRule | None:
+        """The logits' rule of a head or a network, which have hidden units."""
+        return self.world.logits if self.world.logits.kind >= HEAD else None
+
     @cached_property
-    def parts(self) -> tuple[Any, Any, Any]:
-        """The functions of the ratio, the clip and the KL term; in the place of what no update calls are the simplest."""
+    def parts(self) -> tuple[rollouts.Weighing, Any, Any, Any]:
+        """The weighing, and the functions of ratio, clip and KL term; in the place of what no update calls are the simplest."""
         ratio, clip = (self.estimator.ratio, self.estimator.clip) if self.weighing.by_ratio else (RATIOS["none"], CLIPS["none"])
         slope = self.estimator.kl if len(self.weighing.drifts) else KL_TERMS["k1 in loss"]
-        return ratio.pointer, clip.pointer, slope.pointer
+        return self.weighing, ratio.pointer, clip.pointer, slope.pointer
 
     @cached_property
     def weighing(self) -> rollouts.Weighing:
@@ -338,15 +341,15 @@ class Runs:
         logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
         own = rollouts.Lanes(self.n, period, streams, np.arange(lanes))
         spare, made = make_spare(training.problem.bandit.values.size, lanes), (self.room, self.policy, now, self.sums)
-        self._work = rollouts.Work(own, *made, NO_CREDITS, logit_gradients, NO_RECORD, spare)
+        self._work = rollouts.Work(own, *made, logit_gradients, spare)
         self._ball, optimiser = np.empty(0) if training.ball is None else training.ball.as_array(policy), training.optimiser
         moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
-        table, affine = training.table or NO_TABLE, training.affine or NOT_AFFINE
-        rule = rollouts.Rule(sizes.group_size, table, affine, training.by_sign, training.weighing, moves)
+        table = training.table or NO_TABLE
+        rule = rollouts.Rule(world, sizes.group_size, table, training.by_sign, training.weighing, moves)
         self._rule = rule if type(optimiser) in (SGD, Adam) else None
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
         self._memories = np.repeat(training.estimator.remembered(policy.n_prompts).T[None], lanes, axis=0)
-        self.record = NO_RECORD
+        self.record: Record | None = None
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
 
     def _by_run(self, array: Array) -> Array:
@@ -373,37 +376,35 @@ class Runs:
         # Rollouts follow each other in compiled code where nothing is called, and who draws is updated.
         summed = training.table is not None or training.affine is not None
         if summed and self._rule and not (self.one_by_one or sizes.lag or training.has_credits):
-            work = self._work._replace(record=self.record)
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size)) * sizes.updates
+            given = training.hidden, training.affine, None if training.weighing.plain else training.parts, self.record
             while self.count < count:
                 check_wanted()
                 span = self.count, min(count, self.count + at_once)
-                self.count = rollouts.train(training.world, self._rule, *training.parts, span, work, self.state)
+                self.count = rollouts.train(self._rule, *given, span, self._work, self.state)
         while self.count < count:
             check_wanted()
             self._roll_out()
 
     def _roll_out(self) -> None:
         """Draw a rollout, and make the updates that it serves."""
-        sizes, world = self.training.sizes, self.training.world
-        sampler = self.state.theta
+        training, sizes, world, sampler, credits = self.training, self.training.sizes, self.training.world, self.state.theta, None
+        logits, hidden, room = world.logits, training.hidden, self.room
         if sizes.lag:
             self._past.append(self.state.theta.copy())
             sampler = self._past.pop(0)
-        rollouts.draw_prompts(world, sizes.group_size, self.streams, self._work.lanes.period, self.room)
-        rollouts.fill_policy(world.logits, sampler, self.room.prompts, self.n, self.room.scratch, self.policy)
+        rollouts.draw_prompts(world.prompts, sizes.group_size, self.streams, self._work.lanes.period, room)
+        rollouts.fill_policy(logits, hidden, sampler, room.prompts, self.n, room.scratch, self.policy)
         if self.one_by_one:
             self.share_out()
-        rollouts.draw_outcomes(world, sizes.group_size, self.room, self.policy)
-        if len(self.record.hessian):
-            keep_rollout(world.logits, self.record, self.count, self.room, self.policy)
+        rollouts.draw_outcomes(world, sizes.group_size, room, self.policy)
+        if self.record is not None:
+            keep_rollout(logits, self.record, self.count, room, self.policy)
         self.sum_advantages(sampler)
-        parts = self.training.parts
-        if self.training.has_credits:
-            credits = np.stack([self.training.credits(one) for one in self._by_run(sampler)])
-            self._work = self._work._replace(credits=credits)
+        if training.has_credits:
+            credits = np.stack([training.credits(one) for one in self._by_run(sampler)])
         for first in range(0, sizes.batch_size, sizes.n_updated):
-            rollouts.weigh(world.logits, self.training.weighing, *parts, first, self.state.theta, self._work)
+            rollouts.weigh(logits, hidden, training.parts, credits, first, self.state.theta, self._work)
             self._step(first)
 
     def share_out(self) -> None:
@@ -424,16 +425,16 @@ class Runs:
 
     def _step(self, first: int) -> None:
         """Move along the logit gradients at the prompts of the groups from one on."""
-        training, state, room, logits = self.training, self.state, self.room, self.training.world.logits
+        training, state, room, hidden = self.training, self.state, self.room, self.training.hidden
         step_size, self.count = training.step_sizes[self.count], self.count + 1
         prompts, rows, now = room.prompts[first : first + training.sizes.n_updated], self._work.logit_gradients, self._work.now
         if len(now.every):  # sum_b Phi_b' c_b = sum_m Phi_m' c_m (docs/derivations.md, section 5.1)
             gather(prompts, rows, now.by_prompt)
             prompts, rows = now.every, now.by_prompt
-        if logits.kind < HEAD:
-            add_gradient(logits, prompts, rows, room.scratch, state.gradient)
+        if hidden is None:
+            add_gradient(training.world.logits, prompts, rows, room.scratch, state.gradient)
         else:
-            add_unit_gradient(logits, state.theta, prompts, self.n, rows, room.scratch, state.gradient)
+            add_unit_gradient(hidden, state.theta, prompts, self.n, rows, room.scratch, state.gradient)
         remember(state)
         # A move of a user's own sees columns of runs, however they are kept.
         arrays, turned = (state.theta, state.gradient, state.moments), self._alone and not self._rule

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advantages import AdvantageTable, Spare, sum_tabulated, weigh_edges
-from grpo_theory.simulate.affine import Affine, sum_affine
+from grpo_theory.simulate.affine import sum_affine
 from grpo_theory.simulate.draws import (
     LANES,
     PromptLaw,
@@ -29,7 +29,6 @@ from grpo_theory.simulate.draws import (
 )
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
 from grpo_theory.simulate.policies import (
-    HEAD,
     LogitRule,
     Scratch,
     add_gradient,
@@ -41,7 +40,7 @@ from grpo_theory.simulate.policies import (
     make_scratch,
     place,
 )
-from grpo_theory.simulate.score_hessian import Record, keep_rollout
+from grpo_theory.simulate.score_hessian import keep_rollout
 from grpo_theory.validation import Array, Integers
 
 PAST = 2147483647
@@ -181,14 +180,14 @@ def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int
 
 
 @kernel
-def fill_policy(logits, theta, prompts, n, scratch, policy):
-    """Fill in logits and probabilities of the runs' policies at prompts (B, LANES)."""
+def fill_policy(logits, hidden, theta, prompts, n, scratch, policy):
+    """Fill in logits and probabilities of the runs' policies at prompts (B, LANES); see `train`."""
     # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
     asked = policy.every if policy.every.shape[0] > 0 else prompts
-    if logits.kind < HEAD:
+    if hidden is None:
         fill_logits(logits, theta, asked, scratch, policy.logits)
     else:
-        fill_unit_logits(logits, theta, asked, n, scratch, policy.logits)
+        fill_unit_logits(hidden, theta, asked, n, scratch, policy.logits)
     tokens, log_tokens, pi = policy.computed
     fill_probabilities(logits, policy.logits, scratch, tokens, log_tokens, pi)
     if policy.every.shape[0] > 0:
@@ -199,10 +198,9 @@ def fill_policy(logits, theta, prompts, n, scratch, policy):
 
 
 @kernel
-def fill_thresholds(world, b, room, policy):
+def fill_thresholds(of_rewards, n_values, prompts, pi, reached, thresholds):
     """Fill in thresholds (O, LANES) of words of 32 bits; none is below the one before, whatever theta has become."""
-    prompts, pi, reached, thresholds = room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds
-    lanes, n_values, last = reached.shape[0], world.n_values, thresholds.shape[0] - 1
+    lanes, last = reached.shape[0], thresholds.shape[0] - 1
     for j in range(lanes):
         reached[j] = -2147483648.0
     # thresholds[o] is the whole part of 2^32 F_o - 2^31, with F_o = pi_0 + ... + pi_{k-1} + pi_k below[o]
@@ -217,7 +215,7 @@ def fill_thresholds(world, b, room, policy):
                     thresholds[o, j] = max(place, thresholds[before, j]) if o > 0 else place
             else:
                 for j in range(lanes):
-                    place = reached[j] + 4294967296.0 * pi[k, j] * world.below[o, prompts[j]]
+                    place = reached[j] + 4294967296.0 * pi[k, j] * of_rewards[o, prompts[j]]
                     whole = np.int32(min(place, 2147483647.0) if place > -2147483648.0 else -2147483648.0)
                     thresholds[o, j] = max(whole, thresholds[before, j]) if o > 0 else whole
     for o in range(pi.shape[0] * n_values - 1, last + 1):
@@ -226,13 +224,13 @@ def fill_thresholds(world, b, room, policy):
 
 
 @kernel
-def draw_prompts(world, group_size, streams, period, room):
+def draw_prompts(law, group_size, streams, period, room):
     """Draw the words of a rollout and its prompts; lanes a period apart have the same words."""
     (batch_size, lanes), padded = room.prompts.shape, (group_size + 3) // 4 * 4
     # Lane j has its own words for prompts, and for responses halves of those of the lanes j/2 and (LANES + j)/2.
     wanted = (min(period, lanes) + 7) // 8 * 8  # as vectors have them
-    fill_lanes(streams.lanes, room.words, 0, wanted)
-    fill_lanes(streams.lanes, room.words, max(wanted, LANES // 2), (LANES + wanted) // 2)
+    for begin, end in ((0, wanted), (max(wanted, LANES // 2), (LANES + wanted) // 2)):
+        fill_lanes(streams.lanes, room.words, begin, end)
     for row in range(2 * batch_size, room.short.shape[0]):
         for j in range(lanes):
             room.short[row, j] &= np.int32(-2)  # none is `PAST`, and all are below the last threshold
@@ -244,7 +242,7 @@ def draw_prompts(world, group_size, streams, period, room):
             for j in range(period, lanes):
                 room.short[row, j] = room.short[row, j - period]
     for b in range(batch_size):
-        choose_prompts(room.words, b, world.prompts, room.prompts[b])
+        choose_prompts(room.words, b, law, room.prompts[b])
         for row in range(2 * batch_size + b * padded + group_size, 2 * batch_size + (b + 1) * padded):
             for j in range(lanes):
                 room.short[row, j] = PAST
@@ -262,23 +260,23 @@ def close_groups(sizes, group_size, room):
 
 
 @kernel
-def count_outcomes(group_size, b, room):
-    """Count how often each outcome came in a group, by the thresholds of its policy."""
-    first = 2 * room.prompts.shape[0] + b * ((group_size + 3) // 4 * 4)
-    count_classes(room.short, first, group_size, room.thresholds, room.below, room.counts[b])
+def count_outcomes(short, first, group_size, thresholds, below, counts):
+    """Count how often each outcome (O, LANES) came in a group, by its words from the first on and its policy's thresholds."""
+    count_classes(short, first, group_size, thresholds, below, counts)
 
 
 @kernel
 def draw_outcomes(world, group_size, room, policy):
     """Draw the outcomes of a rollout by how often each came, or one by one where there is room for them in order."""
+    thresholds, reached = room.thresholds, room.scratch.rows[1]
     for b in range(room.prompts.shape[0]):
-        fill_thresholds(world, b, room, policy)
+        fill_thresholds(world.below, world.n_values, room.prompts[b], policy.pi[b], reached, thresholds)
+        first = 2 * room.prompts.shape[0] + b * ((group_size + 3) // 4 * 4)
         if room.ordered.shape[0] > 0:  # the outcome of a response is how many thresholds its word has reached
-            first = 2 * room.prompts.shape[0] + b * ((group_size + 3) // 4 * 4)
-            find_in_order(room.short, first, room.thresholds, room.counts.shape[1], room.ordered[b])
+            find_in_order(room.short, first, thresholds, room.counts.shape[1], room.ordered[b])
             tally(room.ordered[b], room.counts[b])
         else:
-            count_outcomes(group_size, b, room)
+            count_outcomes(room.short, first, group_size, thresholds, room.below, room.counts[b])
 
 
 class Weighing(NamedTuple):
@@ -309,6 +307,11 @@ class Weighing(NamedTuple):
     log_reference: Array
     pool: int
     scale: float
+
+    @property
+    def plain(self) -> bool:
+        """Whether tokens weigh the same at all thetas, whatever else is drawn."""
+        return not self.moved and self.pool == 0 and not len(self.drifts)
 
 
 @kernel
@@ -390,11 +393,11 @@ class Moves(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How groups of a size become steps: the kernel's table or affine form, if signs are apart, what tokens weigh, and moves."""
+    """How groups of a size become steps: the world, the kernel's table, if signs are apart, what tokens weigh, and moves."""
 
+    world: World
     group_size: int
     table: AdvantageTable
-    affine: Affine
     by_sign: bool
     weighing: Weighing
     moves: Moves
@@ -410,9 +413,7 @@ class Lanes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Whose updates are made, and in what: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES); what is kept.
-
-    Credits of tokens are (n, M, K, T) of n runs, or empty.
+    """Whose updates are made, and in what: sums of advantages (B, F, K, LANES), and logit gradients (B', D, LANES).
 
     The policy is the one that sampled, and `now` the one that is updated, at the prompts of an update: the same memory on policy.
     """
@@ -422,40 +423,38 @@ class Work(NamedTuple):
     policy: PolicyRoom
     now: PolicyRoom
     sums: Array
-    credits: Array
     logit_gradients: Array
-    record: Record
     spare: Spare
 
 
 @kernel
-def weigh_on_policy(tables, weighing, work):
+def weigh_on_policy(tables, gains, scale, places, tokens, sums, total, logit_gradients):
     """Fill logit gradients (B, D, LANES) with what the groups' sums weigh in the one update of the policy that sampled."""
     # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
-    for b in range(work.logit_gradients.shape[0]):
-        sums, logit_gradient = work.sums[b], work.logit_gradients[b]
-        weigh_edges(tables.edges, tables.lengths, weighing.gains, work.lanes.places, 1.0, sums, logit_gradient)
-    centre_edges(tables, work.policy.tokens, weighing.scale, work.room.scratch.rows[2], work.logit_gradients)
+    for b in range(logit_gradients.shape[0]):
+        weigh_edges(tables.edges, tables.lengths, gains, places, 1.0, sums[b], logit_gradients[b])
+    centre_edges(tables, tokens, scale, total, logit_gradients)
 
 
 @kernel
-def weigh(tables, weighing, ratio, clip, slope, first, theta, work):
+def weigh(tables, hidden, parts, credits, first, theta, work):
     """Fill logit gradients (B', D, LANES) with what the sums of the groups from one on weigh under the runs' policies.
 
-    Functions of a ratio, a clip and a KL term in the loss say what tokens weigh off policy.
+    The parts are a `Weighing`, and functions of a ratio, a clip and a KL term in the loss.  Credits of tokens are (n, M, K, T) of
+    n runs, or None.
     """
     room, now, logit_gradients, lanes = work.room, work.now, work.logit_gradients, work.policy.tokens.shape[2]
-    prompts = room.prompts[first : first + logit_gradients.shape[0]]
+    (weighing, ratio, clip, slope), prompts = parts, room.prompts[first : first + logit_gradients.shape[0]]
     if weighing.moved:
-        fill_policy(tables, theta, prompts, work.lanes.n, room.scratch, now)
+        fill_policy(tables, hidden, theta, prompts, work.lanes.n, room.scratch, now)
     gains = np.empty((*work.sums.shape[1:3], tables.edges.shape[1], lanes)) if weighing.by_ratio else weighing.gains
     for b in range(logit_gradients.shape[0]):
         if weighing.by_ratio:
             fill_gains(tables, weighing, ratio, clip, now.log_tokens[b], work.policy.log_tokens[first + b], gains)
         weigh_edges(tables.edges, tables.lengths, gains, work.lanes.places, 1.0, work.sums[first + b], logit_gradients[b])
         counts = room.counts[first + b]
-        if work.credits.shape[0] > 0:
-            add_credits(tables, gains, work.credits, prompts[b], counts, logit_gradients[b])
+        if credits is not None:
+            add_credits(tables, gains, credits, prompts[b], counts, logit_gradients[b])
         if weighing.drifts.shape[0] > 0:
             add_drift(tables, weighing, slope, prompts[b], counts, now.log_tokens[b], logit_gradients[b])
     if weighing.pool > 0:
@@ -465,68 +464,68 @@ def weigh(tables, weighing, ratio, clip, slope, first, theta, work):
 
 
 @kernel
-def train(world, rule, ratio, clip, slope, span, work, state):
-    """Make the updates of a span: rollouts are drawn from the policy that they update; advantages are tabulated or affine."""
-    count, stop = span
+def train(rule, hidden, affine, parts, record, span, work, state):
+    """Make the updates of a span: rollouts are drawn from the policy that they update.
+
+    What is None is not compiled.  The logits of heads and networks have a rule for `hidden` units.  Advantages are tabulated, or
+    `affine`.  Weights that are not those of one update on policy have `parts`.  A `record` is kept, or not.
+    """
     # What the loop takes out of records is counted, see `jit.inlined`: it is taken out before.
-    logits, room, policy, record, sums, spare = world.logits, work.room, work.policy, work.record, work.sums, work.spare
-    n, period = work.lanes.n, work.lanes.period
-    weighing, moves, table, affine, theta = rule.weighing, rule.moves, rule.table, rule.affine, state.theta
-    prompts, counts, scratch, streams = room.prompts, room.counts, room.scratch, work.lanes.streams
-    logit_gradients = work.logit_gradients
-    one_size, decided, distances = np.zeros_like(prompts), prompts[:0], scratch.rows[3, : state.farthest.shape[0]]
-    own_logits, tokens, log_tokens, pi, hessian = policy.logits, policy.tokens, policy.log_tokens, policy.pi, record.hessian
-    (all_tokens, all_logs, all_pi), several, every = policy.computed, logits.edges.shape[1] > 1, policy.every.shape[0] > 0
-    asked, now_every, by_prompt = policy.every if every else prompts, work.now.every, work.now.by_prompt
-    summed = now_every.shape[0] > 0
-    gradient, moments, stretched, coefficients = state.gradient, state.moments, state.before.shape[0] > 0, affine.coefficients
-    settings, step_sizes = moves.settings, moves.step_sizes
-    plain, ball = not weighing.moved and weighing.pool == 0 and weighing.drifts.shape[0] == 0, moves.ball
+    (count, stop), (lanes, room, policy, now, sums, logit_gradients, spare) = span, work
+    (n, period, streams, places), (_, short, prompts, counts, _, thresholds, below, scratch) = lanes, room
+    tokens, log_tokens, pi, every, own_logits, (all_tokens, all_logs, all_pi), _ = policy
+    world, group_size, table, by_sign, weighing, (adaptive, settings, step_sizes, ball, alone) = rule
+    law, logits, of_rewards, n_values = world
+    theta, gradient, moments, before, farthest = state.theta, state.gradient, state.moments, state.before, state.farthest
+    reached, total, distances = scratch.rows[1], scratch.rows[2], scratch.rows[3, : farthest.shape[0]]
+    one_size, decided, asked = np.zeros_like(prompts), prompts[:0], every if every.shape[0] > 0 else prompts
+    now_every, by_prompt, gains, scale = now.every, now.by_prompt, weighing.gains, weighing.scale
+    padded = (group_size + 3) // 4 * 4
     while count < stop:
-        draw_prompts(world, rule.group_size, streams, period, room)
+        draw_prompts(law, group_size, streams, period, room)
         # Logits at theta, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
-        if logits.kind < HEAD:
+        if hidden is None:
             fill_logits(logits, theta, asked, scratch, own_logits)
         else:
-            fill_unit_logits(logits, theta, asked, n, scratch, own_logits)
+            fill_unit_logits(hidden, theta, asked, n, scratch, own_logits)
         fill_probabilities(logits, own_logits, scratch, all_tokens, all_logs, all_pi)
-        if every:
+        if every.shape[0] > 0:
             place(prompts, all_tokens, tokens)
             place(prompts, all_logs, log_tokens)
-            if several:
+            if logits.edges.shape[1] > 1:
                 place(prompts, all_pi, pi)
         for b in range(prompts.shape[0]):
-            fill_thresholds(world, b, room, policy)
-            count_outcomes(rule.group_size, b, room)
-        if hessian.shape[0] > 0:
+            fill_thresholds(of_rewards, n_values, prompts[b], pi[b], reached, thresholds)
+            count_outcomes(short, 2 * prompts.shape[0] + b * padded, group_size, thresholds, below, counts[b])
+        if record is not None:
             keep_rollout(logits, record, count, room, policy)
         # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
-        if coefficients.shape[0] > 0:
-            sum_affine(logits, affine, room, policy, sums)
+        if affine is None:
+            sum_tabulated(table, one_size, decided, prompts, counts, by_sign, spare, sums)
         else:
-            sum_tabulated(table, one_size, decided, prompts, counts, rule.by_sign, spare, sums)
+            sum_affine(logits, affine, room, policy, sums)
         for first in range(0, prompts.shape[0], logit_gradients.shape[0]):
             count += 1
-            if plain:
-                weigh_on_policy(logits, weighing, work)
+            if parts is None:
+                weigh_on_policy(logits, gains, scale, places, tokens, sums, total, logit_gradients)
             else:
-                weigh(logits, weighing, ratio, clip, slope, first, theta, work)
-            own_prompts = prompts[first : first + logit_gradients.shape[0]]
-            if summed:  # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of m's groups (section 5.1)
-                gather(own_prompts, logit_gradients, by_prompt)
-            at, rows = (now_every, by_prompt) if summed else (own_prompts, logit_gradients)
-            if logits.kind < HEAD:
+                weigh(logits, hidden, parts, None, first, theta, work)
+            at, rows = prompts[first : first + logit_gradients.shape[0]], logit_gradients
+            if now_every.shape[0] > 0:  # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of m's groups (section 5.1)
+                gather(at, rows, by_prompt)
+                at, rows = now_every, by_prompt
+            if hidden is None:
                 add_gradient(logits, at, rows, scratch, gradient)
             else:
-                add_unit_gradient(logits, theta, at, n, rows, scratch, gradient)
+                add_unit_gradient(hidden, theta, at, n, rows, scratch, gradient)
             # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
-            if stretched:
+            if before.shape[0] > 0:
                 remember(state)
-            if moves.adaptive:
+            if adaptive:
                 ascend_adaptively(theta, gradient, moments, settings, step_sizes[count - 1], count)
             else:
                 ascend(theta, gradient, moments, settings, step_sizes[count - 1], count)
-            if stretched:
-                stretch(state, moves.alone)
-            follow(state, ball, moves.alone, count, distances)
+            if before.shape[0] > 0:
+                stretch(state, alone)
+            follow(state, ball, alone, count, distances)
     return count

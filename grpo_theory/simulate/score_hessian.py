@@ -9,7 +9,7 @@ from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.affine import fill_penalties, penalty_in_reward
 from grpo_theory.simulate.policies import dense_features
-from grpo_theory.validation import Array, Integers, read_only
+from grpo_theory.validation import Array, Integers
 
 
 class Record(NamedTuple):
@@ -37,12 +37,6 @@ class Record(NamedTuple):
     strength: float
     columns: Integers
     features: Array
-
-
-NO_RECORD = Record(
-    *(np.empty((0, 0)), np.empty((0, 0, 0)), np.zeros(2, dtype=np.int64), read_only(np.empty(0)), np.empty((0, 0)), 0.0),
-    *(np.empty((0, 0), dtype=np.int64), np.empty((0, 0, 0))),
-)
 
 
 def make_record(problem: Problem, estimator: Estimator, runs: int, steps: int, window: tuple[int, int]) -> Record:
