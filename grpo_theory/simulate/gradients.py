@@ -19,9 +19,9 @@ from grpo_theory.exact.group_law import efficiency_of
 from grpo_theory.exact.score_moments import credited, token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.simulate import advantages, draws
+from grpo_theory.simulate import observations as observe
 from grpo_theory.simulate.chains import chain_gradients
 from grpo_theory.simulate.draws import LANES, Rng, Streams, as_seed_sequence, block_generator, block_streams, map_in_order
-from grpo_theory.simulate.observations import TokenRule, TrueGradient, observe, token_rule, truth_at
 from grpo_theory.validation import Array, as_count, as_flag, as_fraction, as_real_array, check_shape, typed
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _scatters(gaps: Array) -> tuple[Array, Array, Array, Array]:
 
 BLOCK_RESPONSES = 1 << 21
 """The responses of a block, about: some hundredths of a second, between which work is shared out and can be ended."""
-CALL_NUMBERS = 1 << 16
+CALL_NUMBERS = 1 << 15
 """The numbers that the rows of a call take, unless one tile has more: few enough for a cache, many for a call."""
 SUMMARY_TILES = 128
 """The number of tiles whose observations are summarised at once, fixed so that moments do not depend on what stands beside."""
@@ -291,7 +291,7 @@ class Family:
     Attributes
     ----------
     estimators : list of Estimator
-    rule : TokenRule
+    rule : observe.TokenRule
     table : advantages.AdvantageTable or None
         None where the kernel is called.
     caller : advantages.Caller or None
@@ -305,7 +305,7 @@ class Family:
     """
 
     estimators: list[Estimator]
-    rule: TokenRule
+    rule: observe.TokenRule
     table: advantages.AdvantageTable | None
     caller: advantages.Caller | None
     n_rows: int
@@ -339,11 +339,11 @@ def families_of(
 ) -> list[Family]:
     """Group estimators into families, at a current policy and the one that samples."""
     (current, sampler), group_size, families = points, shape[1], []
-    shared: dict[tuple, tuple[TokenRule, list[Estimator]]] = {}
+    shared: dict[tuple, tuple[observe.TokenRule, list[Estimator]]] = {}
     for estimator in estimators:
         # u = sum_t share_t clip(r_t) c_t and v = -strength sum_t share_t slope_t c_t (docs/derivations.md, section 16).
         weights = token_weights(current, sampler, estimator)
-        rule = token_rule(weights, estimator.aggregation.pool, *shape)
+        rule = observe.token_rule(weights, estimator.aggregation.pool, *shape)
         size = advantages.table_size(current, estimator, group_size)
         tabulated = size is not None and size <= advantages.LARGEST_TABLE
         if tabulated and weights.n_features == 1 and sampler.bandit.values.size == 2:
@@ -366,7 +366,7 @@ class Workspace:
     """What one thread works in, block after block."""
 
     def __init__(
-        self, law: draws.OutcomeLaw, truth: TrueGradient, families: list[Family], shape: tuple[int, int], n_responses: int
+        self, law: draws.OutcomeLaw, truth: observe.TrueGradient, families: list[Family], shape: tuple[int, int], n_responses: int
     ) -> None:
         self.law, self.truth, self.families = law, truth, families
         tile = shape[0] * LANES * max(one.n_rows * len(one.rule.gains) * n_responses for one in families)
@@ -376,34 +376,43 @@ class Workspace:
         self.batches = draws.make_batches(law, self.n_tiles, *shape, in_order=in_order)
         n_estimators = sum(len(one.estimators) for one in families)
         self.observed = np.empty((n_estimators, 4 + len(truth.along), SUMMARY_TILES, LANES))
-        self.sums = []
+        self.sums, self.rows = [], []
         for one in families:
             rows = np.empty((self.n_tiles, shape[0], one.n_rows, len(one.rule.gains), n_responses, LANES))
             self.sums.append(advantages.Sums(rows, np.empty((self.n_tiles, len(one.estimators), *rows.shape[1:3], LANES))))
+            self.rows.append(np.empty((self.n_tiles, shape[0] * one.n_rows, len(one.rule.tokens), LANES)))
 
     def observations(self, seed: np.random.SeedSequence, block: int, replications: int) -> Iterator[Array]:
         """Yield the observations of the first replications of a block, shape (E, 4 + J, R), some tiles after others."""
-        streams, generators = (
-            block_streams(seed, block),
-            [block_generator(seed, block) for _ in self.families],
-        )  # alone or in company
+        # The errors of a family are the same alone and in company.
+        streams, generators = block_streams(seed, block), [block_generator(seed, block) for _ in self.families]
         for done in range(0, replications, SUMMARY_TILES * LANES):
             yield self._observed(streams, generators, min(SUMMARY_TILES * LANES, replications - done))
 
     def _observed(self, streams: Streams, generators: Sequence[np.random.Generator], replications: int) -> Array:
         """Return the observations of the next replications, shape (E, 4 + J, R), with a generator for each family's errors."""
-        n_tiles = -(-replications // LANES)
+        n_tiles, truth, found, share = -(-replications // LANES), self.truth, self.observed, 1.0 / self.batches.prompts.shape[1]
+        found[:] = 0.0
         for first in range(0, n_tiles, self.n_tiles):
             size, begun = min(self.n_tiles, n_tiles - first), 0
             batches = draws.Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
             fill = draws.fill_ordered_batches if len(batches.ordered) else draws.fill_batches
             fill(self.law, self.group_size, streams, self.room, batches)
-            for family, sums, generator in zip(self.families, self.sums, generators, strict=True):
-                own = advantages.Sums(sums.rows[:size], sums.weights[:size])
+            for family, sums, rows, generator in zip(self.families, self.sums, self.rows, generators, strict=True):
+                own, of_groups = advantages.Sums(sums.rows[:size], sums.weights[:size]), rows[:size]
                 family.fill(self.law, batches, own, generator)
-                observe(family.rule, self.truth, batches, self.law.stride, own, self.observed[begun:], first)
+                observe.fill_rows(family.rule, batches, self.law.stride, own.rows, of_groups)
+                seen = batches.prompts, of_groups, own.weights, first, found[begun:]
+                (observe.observe_features if len(truth.features) else observe.observe_pairs)(truth, *seen)
+                if len(truth.along):
+                    observe.observe_directions(truth, *seen)
                 begun += len(family.estimators)
-        return self.observed.reshape(*self.observed.shape[:2], -1)[:, :, :replications]
+        # ||ghat||^2 and g . ghat of ghat = (1/B) sum_b y_b, and ||ghat - g||^2 = power - 2 gain + ||g||^2
+        # (docs/derivations.md, section 37).
+        found[:, 1:] *= share
+        found[:, 2] *= share
+        found[:, 0] = found[:, 2] - 2.0 * found[:, 3] + truth.power
+        return found.reshape(*found.shape[:2], -1)[:, :, :replications]
 
 
 def block_replications(batch_size: int, group_size: int) -> int:
@@ -522,7 +531,7 @@ def simulate_gradients(
 
     else:
         advantages.warn_of_tables(problem, chosen, group_size, stacklevel=4)
-        law, truth = draws.outcome_law(sampler), truth_at(current, along)
+        law, truth = draws.outcome_law(sampler), observe.truth_at(current, along)
         families = families_of((current, sampler), chosen, (batch_size, group_size), law)
         order = [[one.name for family in families for one in family.estimators].index(name) for name in names]
 

@@ -181,154 +181,128 @@ def fill_logit_gradient(rule, prompts, sums, total, size, row):
                     row[d, j] = -total[j] if rule.tokens[d, prompts[j]] > SURE else row[d, j]
 
 
-@inlined
-def multiply(rows, i, other, times, dot):
-    """Put the products of two rows, times a factor of the lane, into dot (LANES,)."""
-    for j in range(LANES):
-        dot[j] = 0.0
-    for d in range(rows.shape[1]):
-        for j in range(LANES):
-            dot[j] += rows[i, d, j] * rows[other, d, j]
-    for j in range(LANES):
-        dot[j] *= times[j]
+@kernel
+def fill_rows(rule, batches, stride, sums, rows):
+    """Fill in the logit gradients (T, B R, D, LANES) of groups, R of each, from sums by response (T, B, R, F, K, LANES)."""
+    n_tiles, batch_size, n_rows = sums.shape[:3]
+    total, size = np.empty(LANES), np.empty(LANES)
+    for t in range(n_tiles):
+        for i in range(batch_size * n_rows):
+            b = i // n_rows
+            fill_logit_gradient(rule, batches.prompts[t, b], sums[t, b, i % n_rows], total, size, rows[t, i])
+        if rule.pool > 0:
+            pool_tokens(rule.lengths, stride, rule.pool, batches.counts[t], rows[t])
 
 
 @inlined
-def multiply_fact(rows, i, table, prompts, dot):
+def multiply_fact(rows, i, table, prompts, b, dot):
     """Put the products of a row with its prompt's column of a table (D, M) into dot (LANES,)."""
     for j in range(LANES):
         dot[j] = 0.0
     for d in range(table.shape[0]):
         for j in range(LANES):
-            dot[j] += rows[i, d, j] * table[d, prompts[j]]
+            dot[j] += rows[i, d, j] * table[d, prompts[b, j]]
 
 
-@inlined
-def observe_pairs(truth, prompts, rows, weights, found):
-    """Add up the observations (E, 4 + J, LANES) of a batch from its rows (B R, D, LANES), with weights (E, B, R, LANES)."""
-    n_estimators, batch_size, n_rows, _ = weights.shape
+@kernel
+def observe_pairs(truth, all_prompts, all_rows, all_weights, first, found):
+    """Add up groups' squared errors, and batches' powers and gains (E, 4 + J, T', LANES) of T tiles, from the first of T' on.
+
+    The rows (T, B R, D, LANES) have weights (T, E, B, R, LANES).
+    """
+    n_tiles, n_estimators, batch_size, n_rows, _ = all_weights.shape
     relation, dot, own = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     gain, gap, product = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    before, inside = np.empty((n_estimators, LANES)), np.empty((n_estimators, LANES))
-    for b in range(batch_size):
-        for j in range(LANES):
-            own[j] = truth.own[prompts[b, j]]
-        for r in range(n_rows):
-            i = b * n_rows + r
-            before[:] = 0.0
-            inside[:] = 0.0
-            for other_b in range(b):
+    sums = np.empty((2, n_estimators, LANES))  # of products with rows of groups before, and of the own group
+    for t in range(n_tiles):
+        prompts, rows, weights, to = all_prompts[t], all_rows[t], all_weights[t], first + t
+        for i in range(batch_size * n_rows):
+            b, r = i // n_rows, i % n_rows
+            sums[:] = 0.0
+            for other in range(i + 1):
+                other_b, other_r = other // n_rows, other % n_rows
                 for j in range(LANES):
                     # <Phi_m' c, Phi_n' c'> = (c . c') (h_m . h_n) for a head (docs/derivations.md, section 11).
                     if truth.shares.shape[0] == 0:
                         relation[j] = truth.inner[prompts[b, j], prompts[other_b, j]]
                     else:
                         relation[j] = 1.0 if prompts[b, j] == prompts[other_b, j] else 0.0
-                for other in range(n_rows):
-                    multiply(rows, i, other_b * n_rows + other, relation, dot)
-                    for e in range(n_estimators):
-                        for j in range(LANES):
-                            before[e, j] += weights[e, other_b, other, j] * dot[j]
-            for other in range(r):
-                multiply(rows, i, b * n_rows + other, own, dot)
-                for e in range(n_estimators):
+                    dot[j] = 0.0
+                for d in range(rows.shape[1]):
                     for j in range(LANES):
-                        inside[e, j] += weights[e, b, other, j] * dot[j]
-            multiply(rows, i, i, own, dot)
-            multiply_fact(rows, i, truth.gradients, prompts[b], gap)
+                        dot[j] += rows[i, d, j] * rows[other, d, j]
+                for j in range(LANES):
+                    dot[j] *= relation[j]
+                for e in range(n_estimators if other < i else 0):
+                    for j in range(LANES):
+                        sums[int(other_b == b), e, j] += weights[e, other_b, other_r, j] * dot[j]
+            multiply_fact(rows, i, truth.gradients, prompts, b, gap)
             if truth.shares.shape[0] == 0:
-                multiply_fact(rows, i, truth.target, prompts[b], gain)
+                multiply_fact(rows, i, truth.target, prompts, b, gain)
             else:  # of a table, g is f(x) g(x) at each prompt, and own is 1
                 for j in range(LANES):
                     gain[j] = gap[j] * truth.shares[prompts[b, j]]
             for j in range(LANES):
-                gap[j] *= own[j]
+                gap[j] *= truth.own[prompts[b, j]]
+                own[j] = truth.powers[prompts[b, j]]
             for e in range(n_estimators):
                 # ||y||^2 of y = sum_i w_i x_i is the sum over i of w_i (w_i ||x_i||^2 + 2 sum_{i' < i} w_i' <x_i, x_i'>)
                 # (docs/derivations.md, section 17.1).
                 for j in range(LANES):
-                    product[j] = weights[e, b, r, j] * (weights[e, b, r, j] * dot[j] + 2.0 * inside[e, j])
-                # ||y - g(x)||^2 = ||y||^2 - 2 <y, g(x)> + ||g(x)||^2 of a group, whose last term is added below.
+                    product[j] = weights[e, b, r, j] * (weights[e, b, r, j] * dot[j] + 2.0 * sums[1, e, j])
+                # ||y - g(x)||^2 = ||y||^2 - 2 <y, g(x)> + ||g(x)||^2 of a group, whose last term comes with its last row.
                 for j in range(LANES):
-                    found[e, 1, j] += product[j] - 2.0 * weights[e, b, r, j] * gap[j]
+                    found[e, 1, to, j] += product[j] - 2.0 * weights[e, b, r, j] * gap[j]
                 for j in range(LANES):
-                    found[e, 2, j] += product[j] + 2.0 * weights[e, b, r, j] * before[e, j]
+                    found[e, 2, to, j] += product[j] + 2.0 * weights[e, b, r, j] * sums[0, e, j]
                 for j in range(LANES):
-                    found[e, 3, j] += weights[e, b, r, j] * gain[j]
-        for j in range(LANES):
-            own[j] = truth.powers[prompts[b, j]]
-        for e in range(n_estimators):
-            for j in range(LANES):
-                found[e, 1, j] += own[j]
-
-
-@inlined
-def observe_features(truth, prompts, rows, weights, found):
-    """Add up the observations (E, 4 + J, LANES) of a batch by its estimates themselves."""
-    n_estimators, batch_size, n_rows, _ = weights.shape
-    n_logits, dimension = rows.shape[1], truth.target.shape[0]
-    sums, own = np.zeros((n_estimators, dimension, LANES)), np.empty((n_rows, LANES))
-    for b in range(batch_size):
-        for x in range(dimension):
-            for r in range(n_rows):
-                for j in range(LANES):
-                    own[r, j] = 0.0
-                for d in range(n_logits):
-                    for j in range(LANES):
-                        own[r, j] += rows[b * n_rows + r, d, j] * truth.features[d * dimension + x, prompts[b, j]]
-            for e in range(n_estimators):
-                for j in range(LANES):
-                    estimate = weights[e, b, 0, j] * own[0, j]
-                    if n_rows == 2:
-                        estimate += weights[e, b, 1, j] * own[1, j]
-                    sums[e, x, j] += estimate
-                    error = estimate - truth.gradients[x, prompts[b, j]]
-                    found[e, 1, j] += error * error
-    for e in range(n_estimators):
-        for x in range(dimension):
-            for j in range(LANES):
-                found[e, 2, j] += sums[e, x, j] * sums[e, x, j]
-                found[e, 3, j] += sums[e, x, j] * truth.target[x, 0]
+                    found[e, 3, to, j] += weights[e, b, r, j] * gain[j]
+                for j in range(LANES if r == n_rows - 1 else 0):
+                    found[e, 1, to, j] += own[j]
 
 
 @kernel
-def observe(rule, truth, batches, stride, sums, observations, first):
-    """Fill in observations (E, 4 + J, T, LANES) from a tile on: error about g, the groups' error, power, gain, and directions.
-
-    Of more estimators than these the later rows are left.  Slices of tiles would be another type, compiled again.
-    """
-    n_tiles, n_estimators, batch_size, n_rows, _ = sums.weights.shape
-    n_logits = rule.tokens.shape[0]
-    rows, found = np.empty((batch_size * n_rows, n_logits, LANES)), np.empty((n_estimators, observations.shape[1], LANES))
-    dot, size, share = np.empty(LANES), np.empty(LANES), 1.0 / batch_size
+def observe_features(truth, all_prompts, all_rows, all_weights, first, found):
+    """Add up the same by the estimates themselves, of maps that have features."""
+    n_tiles, n_estimators, batch_size, n_rows, _ = all_weights.shape
+    n_logits, dimension = all_rows.shape[2], truth.target.shape[0]
+    sums, own = np.empty((n_estimators, dimension, LANES)), np.empty((n_rows, LANES))
     for t in range(n_tiles):
-        prompts, weights = batches.prompts[t], sums.weights[t]
+        prompts, rows, weights, to = all_prompts[t], all_rows[t], all_weights[t], first + t
+        sums[:] = 0.0
         for b in range(batch_size):
-            for r in range(n_rows):
-                fill_logit_gradient(rule, prompts[b], sums.rows[t, b, r], dot, size, rows[b * n_rows + r])
-        if rule.pool > 0:
-            pool_tokens(rule.lengths, stride, rule.pool, batches.counts[t], rows)
-        found[:] = 0.0
-        if truth.features.shape[0] == 0:
-            observe_pairs(truth, prompts, rows, weights, found)
-        else:
-            observe_features(truth, prompts, rows, weights, found)
-        for direction in range(truth.along.shape[0]):
-            for b in range(batch_size):
+            for x in range(dimension):
                 for r in range(n_rows):
-                    multiply_fact(rows, b * n_rows + r, truth.along[direction], prompts[b], dot)
-                    for e in range(n_estimators):
+                    for j in range(LANES):
+                        own[r, j] = 0.0
+                    for d in range(n_logits):
                         for j in range(LANES):
-                            found[e, 4 + direction, j] += weights[e, b, r, j] * dot[j]
+                            own[r, j] += rows[b * n_rows + r, d, j] * truth.features[d * dimension + x, prompts[b, j]]
+                for e in range(n_estimators):
+                    for j in range(LANES):
+                        estimate = weights[e, b, 0, j] * own[0, j]
+                        if n_rows == 2:
+                            estimate += weights[e, b, 1, j] * own[1, j]
+                        sums[e, x, j] += estimate
+                        error = estimate - truth.gradients[x, prompts[b, j]]
+                        found[e, 1, to, j] += error * error
         for e in range(n_estimators):
-            for j in range(LANES):
-                # ||ghat||^2 and g . ghat of ghat = (1/B) sum_b y_b, and ||ghat - g||^2 = power - 2 gain + ||g||^2
-                # (docs/derivations.md, section 37).
-                power, gain = found[e, 2, j] * share * share, found[e, 3, j] * share
-                observations[e, 0, first + t, j] = power - 2.0 * gain + truth.power
-                observations[e, 1, first + t, j] = found[e, 1, j] * share
-                observations[e, 2, first + t, j] = power
-                observations[e, 3, first + t, j] = gain
-            for direction in range(truth.along.shape[0]):
+            for x in range(dimension):
                 for j in range(LANES):
-                    observations[e, 4 + direction, first + t, j] = found[e, 4 + direction, j] * share
+                    found[e, 2, to, j] += sums[e, x, j] * sums[e, x, j]
+                    found[e, 3, to, j] += sums[e, x, j] * truth.target[x, 0]
+
+
+@kernel
+def observe_directions(truth, all_prompts, all_rows, all_weights, first, found):
+    """Add up the estimates along directions, which come after the first four of what is found."""
+    dot, n_rows = np.empty(LANES), all_weights.shape[3]
+    for t in range(all_weights.shape[0]):
+        prompts, rows, weights = all_prompts[t], all_rows[t], all_weights[t]
+        for direction in range(truth.along.shape[0]):
+            for i in range(rows.shape[0]):
+                b = i // n_rows
+                multiply_fact(rows, i, truth.along[direction], prompts, b, dot)
+                for e in range(weights.shape[0]):
+                    for j in range(LANES):
+                        found[e, 4 + direction, first + t, j] += weights[e, b, i % n_rows, j] * dot[j]
