@@ -31,7 +31,7 @@ from grpo_theory.simulate.advantages import (
 )
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import LANES, Streams, as_sizes, block_streams, check_wanted
-from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
+from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state
 from grpo_theory.simulate.policies import HEAD, LogitRule, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
@@ -435,12 +435,10 @@ class Runs:
             add_gradient(training.world.logits, prompts, rows, room.scratch, state.gradient)
         else:
             add_unit_gradient(hidden, state.theta, prompts, self.n, rows, room.scratch, state.gradient)
-        remember(state)
         # A move of a user's own sees columns of runs, however they are kept.
         arrays, turned = (state.theta, state.gradient, state.moments), self._alone and not self._rule
         columns = [array.swapaxes(-1, -2) if turned else array for array in arrays]
         compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)
-        stretch(state, self._alone)
         follow(state, self._ball, self._alone, self.count, room.scratch.rows[3, : len(state.farthest)])
 
 

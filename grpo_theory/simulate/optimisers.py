@@ -194,7 +194,7 @@ class State(NamedTuple):
     Attributes
     ----------
     theta, average, start, gradient, before : ndarray
-        The last is the iterate before a step; (0, 0) where the runs' steps have no factors.
+        The last is the iterate before a step, or (0, 0) where the runs' steps have no factors.
     moments : ndarray of three dimensions
         P such arrays, which an optimiser remembers.
     farthest : ndarray, shape (LANES,) or (runs,)
@@ -225,7 +225,7 @@ def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lan
         path[:, 0] = starts
     filled = np.ones(len(rows))
     filled[: len(factors)] = factors
-    before = np.zeros_like(theta) if (filled != 1.0).any() else np.empty((0, 0))
+    before = theta.copy() if (filled != 1.0).any() else np.empty((0, 0))
     return State(
         theta.copy(),
         np.zeros_like(theta),
@@ -239,27 +239,16 @@ def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lan
     )
 
 
-@kernel
-def remember(state):
-    """Keep the iterates before a step, where steps have factors."""
-    for j in range(state.before.shape[0]):
-        for i in range(state.before.shape[1]):
-            state.before[j, i] = state.theta[j, i]
-
-
-@kernel
-def stretch(state, alone):
-    """Multiply the step that led from `before` to theta by each run's factor, where steps have factors."""
-    for j in range(state.before.shape[0]):
-        for i in range(state.before.shape[1]):
-            step = state.theta[j, i] - state.before[j, i]
-            state.theta[j, i] = state.before[j, i] + state.factors[j if alone else i] * step
-
-
 @summing_kernel
 def follow(state, ball, alone, count, distances):
-    """Project the iterates onto the ball, if there is one, and take them into averages, distances and the path."""
-    theta, average, start = state.theta, state.average, state.start
+    """Multiply the last step by each run's factor, project iterates onto the ball, and take them into averages and distances.
+
+    What there is none of is left out: factors, a ball, and a path in which iterates are kept.
+    """
+    theta, average, start, before = state.theta, state.average, state.start, state.before
+    for j in range(before.shape[0]):
+        for i in range(before.shape[1]):
+            theta[j, i] = before[j, i] + state.factors[j if alone else i] * (theta[j, i] - before[j, i])
     if ball.shape[0] > 0:
         radius = ball[ball.shape[0] - 1]
         distances[:] = 0.0
@@ -286,6 +275,9 @@ def follow(state, ball, alone, count, distances):
                 distances[i] += gap * gap
     for j in range(distances.shape[0]):
         state.farthest[j] = max(state.farthest[j], distances[j])
+    for j in range(before.shape[0]):
+        for i in range(before.shape[1]):
+            before[j, i] = theta[j, i]
     for run in range(state.path.shape[0]):
         for x in range(state.path.shape[2]):
             state.path[run, count, x] = theta[run, x] if alone else theta[x, run]

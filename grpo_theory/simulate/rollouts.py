@@ -27,7 +27,7 @@ from grpo_theory.simulate.draws import (
     prompt_law,
     tally,
 )
-from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
+from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow
 from grpo_theory.simulate.policies import (
     LogitRule,
     Scratch,
@@ -476,8 +476,8 @@ def train(rule, hidden, affine, parts, record, span, work, state):
     tokens, log_tokens, pi, every, own_logits, (all_tokens, all_logs, all_pi), _ = policy
     world, group_size, table, by_sign, weighing, (adaptive, settings, step_sizes, ball, alone) = rule
     law, logits, of_rewards, n_values = world
-    theta, gradient, moments, before, farthest = state.theta, state.gradient, state.moments, state.before, state.farthest
-    reached, total, distances = scratch.rows[1], scratch.rows[2], scratch.rows[3, : farthest.shape[0]]
+    theta, gradient, moments = state.theta, state.gradient, state.moments
+    reached, total, distances = scratch.rows[1], scratch.rows[2], scratch.rows[3, : state.farthest.shape[0]]
     one_size, decided, asked = np.zeros_like(prompts), prompts[:0], every if every.shape[0] > 0 else prompts
     now_every, by_prompt, gains, scale = now.every, now.by_prompt, weighing.gains, weighing.scale
     padded = (group_size + 3) // 4 * 4
@@ -519,13 +519,9 @@ def train(rule, hidden, affine, parts, record, span, work, state):
             else:
                 add_unit_gradient(hidden, theta, at, n, rows, scratch, gradient)
             # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
-            if before.shape[0] > 0:
-                remember(state)
             if adaptive:
                 ascend_adaptively(theta, gradient, moments, settings, step_sizes[count - 1], count)
             else:
                 ascend(theta, gradient, moments, settings, step_sizes[count - 1], count)
-            if before.shape[0] > 0:
-                stretch(state, alone)
             follow(state, ball, alone, count, distances)
     return count
