@@ -220,8 +220,13 @@ class Training:
         return self.world.logits if self.world.logits.kind >= HEAD else None
 
     @cached_property
-    def parts(self) -> tuple[rollouts.Weighing, Any, Any, Any]:
-        """The weighing, and the functions of ratio, clip and KL term; in the place of what no update calls are the simplest."""
+    def parts(self) -> tuple[rollouts.Weighing, Any, Any, Any] | None:
+        """The weighing, and the functions of ratio, clip and KL term; in the place of what no update calls are the simplest.
+
+        None where tokens weigh the same at all thetas, whatever else is drawn.
+        """
+        if not (self.weighing.moved or self.weighing.pool or len(self.weighing.drifts) or self.has_credits):
+            return None
         ratio, clip = (self.estimator.ratio, self.estimator.clip) if self.weighing.by_ratio else (RATIOS["none"], CLIPS["none"])
         slope = self.estimator.kl if len(self.weighing.drifts) else KL_TERMS["k1 in loss"]
         return self.weighing, ratio.pointer, clip.pointer, slope.pointer
@@ -377,7 +382,7 @@ class Runs:
         summed = training.table is not None or training.affine is not None
         if summed and self._rule and not (self.one_by_one or sizes.lag or training.has_credits):
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size)) * sizes.updates
-            given = training.hidden, training.affine, None if training.weighing.plain else training.parts, self.record
+            given = training.hidden, training.affine, training.parts, self.record
             while self.count < count:
                 check_wanted()
                 span = self.count, min(count, self.count + at_once)
@@ -403,8 +408,13 @@ class Runs:
         self.sum_advantages(sampler)
         if training.has_credits:
             credits = np.stack([training.credits(one) for one in self._by_run(sampler)])
+        gains, scale, places, tokens = training.gains, training.scale, self._work.lanes.places, self.policy.tokens
         for first in range(0, sizes.batch_size, sizes.n_updated):
-            rollouts.weigh(logits, hidden, training.parts, credits, first, self.state.theta, self._work)
+            if training.parts is None:
+                rows = self._work.logit_gradients
+                rollouts.weigh_on_policy(logits, gains, scale, places, tokens, self.sums, room.scratch.rows[2], rows)
+            else:
+                rollouts.weigh(logits, hidden, training.parts, credits, first, self.state.theta, self._work)
             self._step(first)
 
     def share_out(self) -> None:

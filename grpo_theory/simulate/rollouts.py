@@ -308,11 +308,6 @@ class Weighing(NamedTuple):
     pool: int
     scale: float
 
-    @property
-    def plain(self) -> bool:
-        """Whether tokens weigh the same at all thetas, whatever else is drawn."""
-        return not self.moved and self.pool == 0 and not len(self.drifts)
-
 
 @kernel
 def fill_gains(tables, weighing, ratio, clip, now, then, gains):
