@@ -31,7 +31,7 @@ from grpo_theory.simulate.advantages import (
 )
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import LANES, Streams, as_sizes, block_streams, check_wanted
-from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state
+from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, sampling_iterate
 from grpo_theory.simulate.policies import HEAD, LogitRule, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
@@ -220,8 +220,8 @@ class Training:
         return self.world.logits if self.world.logits.kind >= HEAD else None
 
     @cached_property
-    def parts(self) -> tuple[rollouts.Weighing, Any, Any, Any] | None:
-        """The weighing, and the functions of ratio, clip and KL term; in the place of what no update calls are the simplest.
+    def parts(self) -> tuple[Array, Any, Any, Any] | None:
+        """The widths of the clip, and functions of ratio, clip and KL term; what no update calls are the simplest.
 
         None where tokens weigh the same at all thetas, whatever else is drawn.
         """
@@ -229,7 +229,7 @@ class Training:
             return None
         ratio, clip = (self.estimator.ratio, self.estimator.clip) if self.weighing.by_ratio else (RATIOS["none"], CLIPS["none"])
         slope = self.estimator.kl if len(self.weighing.drifts) else KL_TERMS["k1 in loss"]
-        return self.weighing, ratio.pointer, clip.pointer, slope.pointer
+        return clip.widths, ratio.pointer, clip.pointer, slope.pointer
 
     @cached_property
     def weighing(self) -> rollouts.Weighing:
@@ -239,8 +239,8 @@ class Training:
         if kl is not None and estimator.kl.place == "loss":
             # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
             drifts, reference = -kl.strength * shares, np.array(self.problem.log_reference, order="C")
-        pool, widths = {"": 0, "group": 1, "batch": self.sizes.n_updated}[estimator.aggregation.pool], estimator.clip.widths
-        return rollouts.Weighing(moved, by_ratio, self.gains, widths, shares, drifts, reference, pool, self.scale)
+        pool = {"": 0, "group": 1, "batch": self.sizes.n_updated}[estimator.aggregation.pool]
+        return rollouts.Weighing(moved, by_ratio, self.gains, shares, drifts, reference, pool, self.scale)
 
     def start(
         self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
@@ -332,7 +332,8 @@ class Runs:
         self.lanes = lanes = -(-self.n // VECTOR) * VECTOR
         sizes, world, policy = training.sizes, training.world, training.problem.policy
         self._alone, n_moments, steps = world.logits.kind == HEAD, training.optimiser.n_moments, len(training.step_sizes)
-        self.state = make_state(starts, factors, n_moments, steps, lanes=0 if self._alone else lanes, keeps=training.keeps)
+        side = 0 if self._alone else lanes
+        self.state = make_state(starts, factors, n_moments, steps, lanes=side, lag=sizes.lag, keeps=training.keeps)
         wants_logs = training.problem.kl is not None or training.weighing.by_ratio
         called = training.table is None and training.affine is None
         rows = rows_needed(policy, world.logits)
@@ -352,7 +353,6 @@ class Runs:
         table = training.table or NO_TABLE
         rule = rollouts.Rule(world, sizes.group_size, table, training.by_sign, training.weighing, moves)
         self._rule = rule if type(optimiser) in (SGD, Adam) else None
-        self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
         self._memories = np.repeat(training.estimator.remembered(policy.n_prompts).T[None], lanes, axis=0)
         self.record: Record | None = None
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
@@ -378,9 +378,9 @@ class Runs:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
-        # Rollouts follow each other in compiled code where nothing is called, and who draws is updated.
+        # Rollouts follow each other in compiled code where nothing is called.
         summed = training.table is not None or training.affine is not None
-        if summed and self._rule and not (self.one_by_one or sizes.lag or training.has_credits):
+        if summed and self._rule and not (self.one_by_one or training.has_credits):
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size)) * sizes.updates
             given = training.hidden, training.affine, training.parts, self.record
             while self.count < count:
@@ -393,11 +393,9 @@ class Runs:
 
     def _roll_out(self) -> None:
         """Draw a rollout, and make the updates that it serves."""
-        training, sizes, world, sampler, credits = self.training, self.training.sizes, self.training.world, self.state.theta, None
+        training, sizes, world, credits = self.training, self.training.sizes, self.training.world, None
         logits, hidden, room = world.logits, training.hidden, self.room
-        if sizes.lag:
-            self._past.append(self.state.theta.copy())
-            sampler = self._past.pop(0)
+        sampler = sampling_iterate(self.state.theta, self.state.past, self.count // sizes.updates)
         rollouts.draw_prompts(world.prompts, sizes.group_size, self.streams, self._work.lanes.period, room)
         rollouts.fill_policy(logits, hidden, sampler, room.prompts, self.n, room.scratch, self.policy)
         if self.one_by_one:
@@ -414,7 +412,7 @@ class Runs:
                 rows = self._work.logit_gradients
                 rollouts.weigh_on_policy(logits, gains, scale, places, tokens, self.sums, room.scratch.rows[2], rows)
             else:
-                rollouts.weigh(logits, hidden, training.parts, credits, first, self.state.theta, self._work)
+                rollouts.weigh(logits, hidden, training.weighing, training.parts, credits, first, self.state.theta, self._work)
             self._step(first)
 
     def share_out(self) -> None:

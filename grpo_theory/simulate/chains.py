@@ -442,7 +442,7 @@ class ChainRun:
 
     def __init__(self, training: Training, words: NDArray[np.unsignedinteger], number: int, start: Array) -> None:
         self.training, self.words, self.number, self.count = training, words, number, 0
-        self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, keeps=False)
+        self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, lag=0, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
         self._memory = training.estimator.remembered(training.problem.policy.n_prompts).T[None].copy()
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)

@@ -203,6 +203,8 @@ class State(NamedTuple):
         What multiplies the step size of each run.
     path : ndarray, shape (runs, n + 1, d), or (0, 0, 0)
         The iterates, where they are kept.
+    past : ndarray of three dimensions
+        The iterates before the last lag + 1 rollouts, each in the place of the oldest; none without a lag.
     """
 
     theta: Array
@@ -214,9 +216,10 @@ class State(NamedTuple):
     farthest: Array
     factors: Array
     path: Array
+    past: Array
 
 
-def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lanes: int, keeps: bool) -> State:
+def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lanes: int, lag: int, keeps: bool) -> State:
     """Return the state of runs that are about to start, (R, d), whose steps have factors (R,); 0 lanes if each is by itself."""
     rows = np.array(starts) if lanes == 0 else np.concatenate([starts, np.repeat(starts[-1:], lanes - len(starts), axis=0)])
     theta = rows if lanes == 0 else np.ascontiguousarray(rows.T)
@@ -236,7 +239,20 @@ def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lan
         0.0 * filled,
         filled,
         path,
+        np.repeat(theta[None], lag + 1 if lag else 0, axis=0),
     )
+
+
+@kernel
+def sampling_iterate(theta, past, rollout):
+    """Return the iterate that draws a rollout, numbered from 0: that before the last rollouts if there is a lag, or theta."""
+    sampler = theta
+    if past.shape[0] > 0:
+        for j in range(theta.shape[0]):
+            for i in range(theta.shape[1]):
+                past[rollout % past.shape[0], j, i] = theta[j, i]
+        sampler = past[(rollout + 1) % past.shape[0]]
+    return sampler
 
 
 @summing_kernel

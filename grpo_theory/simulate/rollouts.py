@@ -27,7 +27,7 @@ from grpo_theory.simulate.draws import (
     prompt_law,
     tally,
 )
-from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow
+from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, sampling_iterate
 from grpo_theory.simulate.policies import (
     LogitRule,
     Scratch,
@@ -288,8 +288,8 @@ class Weighing(NamedTuple):
         Whether the policy that is updated is another than the one that sampled, and whether its ratios to that are weights.
     gains : ndarray, shape (F, K, T, 1)
         What tokens weigh on policy.
-    widths, shares : ndarray, shape (2,) and (K,)
-        Of the clip, and of each token of a response.
+    shares : ndarray, shape (K,)
+        Of each token of a response.
     drifts, log_reference : ndarray, shape (K,) or (0,), and (M, D)
         What a KL term in the loss weighs in responses, and the logs of its reference.
     pool : int
@@ -301,7 +301,6 @@ class Weighing(NamedTuple):
     moved: bool
     by_ratio: bool
     gains: Array
-    widths: Array
     shares: Array
     drifts: Array
     log_reference: Array
@@ -310,9 +309,9 @@ class Weighing(NamedTuple):
 
 
 @kernel
-def fill_gains(tables, weighing, ratio, clip, now, then, gains):
+def fill_gains(tables, shares, parts, now, then, gains):
     """Fill the gains of tokens (F, K, T, LANES) in a group, from the logs (D, LANES) of its policy now and when it sampled."""
-    longest, lanes = tables.edges.shape[1], now.shape[1]
+    longest, lanes, (widths, ratio, clip, _) = tables.edges.shape[1], now.shape[1], parts
     log_ratios, ratios, weights = np.empty((longest, lanes)), np.zeros((longest, lanes)), np.empty((longest, lanes))
     for k in range(gains.shape[1]):
         length = tables.lengths[k]
@@ -323,10 +322,10 @@ def fill_gains(tables, weighing, ratio, clip, now, then, gains):
         for sign in range(gains.shape[0]):
             # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
             weights[:] = 0.0
-            clip(ratios[:length], length, sign == 0, weighing.widths, weights[:length])
+            clip(ratios[:length], length, sign == 0, widths, weights[:length])
             for t in range(length):
                 for j in range(lanes):
-                    gains[sign, k, t, j] = weights[t, j] * weighing.shares[k]
+                    gains[sign, k, t, j] = weights[t, j] * shares[k]
 
 
 @kernel
@@ -432,26 +431,26 @@ def weigh_on_policy(tables, gains, scale, places, tokens, sums, total, logit_gra
 
 
 @kernel
-def weigh(tables, hidden, parts, credits, first, theta, work):
+def weigh(tables, hidden, weighing, parts, credits, first, theta, work):
     """Fill logit gradients (B', D, LANES) with what the sums of the groups from one on weigh under the runs' policies.
 
-    The parts are a `Weighing`, and functions of a ratio, a clip and a KL term in the loss.  Credits of tokens are (n, M, K, T) of
-    n runs, or None.
+    The parts are the widths of a clip, and functions of a ratio, a clip and a KL term in the loss.  Credits of tokens are
+    (n, M, K, T) of n runs, or None.
     """
     room, now, logit_gradients, lanes = work.room, work.now, work.logit_gradients, work.policy.tokens.shape[2]
-    (weighing, ratio, clip, slope), prompts = parts, room.prompts[first : first + logit_gradients.shape[0]]
+    prompts = room.prompts[first : first + logit_gradients.shape[0]]
     if weighing.moved:
         fill_policy(tables, hidden, theta, prompts, work.lanes.n, room.scratch, now)
     gains = np.empty((*work.sums.shape[1:3], tables.edges.shape[1], lanes)) if weighing.by_ratio else weighing.gains
     for b in range(logit_gradients.shape[0]):
         if weighing.by_ratio:
-            fill_gains(tables, weighing, ratio, clip, now.log_tokens[b], work.policy.log_tokens[first + b], gains)
+            fill_gains(tables, weighing.shares, parts, now.log_tokens[b], work.policy.log_tokens[first + b], gains)
         weigh_edges(tables.edges, tables.lengths, gains, work.lanes.places, 1.0, work.sums[first + b], logit_gradients[b])
         counts = room.counts[first + b]
         if credits is not None:
             add_credits(tables, gains, credits, prompts[b], counts, logit_gradients[b])
         if weighing.drifts.shape[0] > 0:
-            add_drift(tables, weighing, slope, prompts[b], counts, now.log_tokens[b], logit_gradients[b])
+            add_drift(tables, weighing, parts[3], prompts[b], counts, now.log_tokens[b], logit_gradients[b])
     if weighing.pool > 0:
         drawn = room.counts[first : first + logit_gradients.shape[0]]
         pool_tokens(tables.lengths, drawn.shape[1] // tables.lengths.shape[0], weighing.pool, drawn, logit_gradients)
@@ -460,7 +459,7 @@ def weigh(tables, hidden, parts, credits, first, theta, work):
 
 @kernel
 def train(rule, hidden, affine, parts, record, span, work, state):
-    """Make the updates of a span: rollouts are drawn from the policy that they update.
+    """Make the updates of a span, rollout by rollout.
 
     What is None is not compiled.  The logits of heads and networks have a rule for `hidden` units.  Advantages are tabulated, or
     `affine`.  Weights that are not those of one update on policy have `parts`.  A `record` is kept, or not.
@@ -471,18 +470,19 @@ def train(rule, hidden, affine, parts, record, span, work, state):
     tokens, log_tokens, pi, every, own_logits, (all_tokens, all_logs, all_pi), _ = policy
     world, group_size, table, by_sign, weighing, (adaptive, settings, step_sizes, ball, alone) = rule
     law, logits, of_rewards, n_values = world
-    theta, gradient, moments = state.theta, state.gradient, state.moments
+    theta, gradient, moments, past = state.theta, state.gradient, state.moments, state.past
     reached, total, distances = scratch.rows[1], scratch.rows[2], scratch.rows[3, : state.farthest.shape[0]]
     one_size, decided, asked = np.zeros_like(prompts), prompts[:0], every if every.shape[0] > 0 else prompts
     now_every, by_prompt, gains, scale = now.every, now.by_prompt, weighing.gains, weighing.scale
-    padded = (group_size + 3) // 4 * 4
+    padded, updates = (group_size + 3) // 4 * 4, prompts.shape[0] // logit_gradients.shape[0]
     while count < stop:
+        sampler = sampling_iterate(theta, past, count // updates)
         draw_prompts(law, group_size, streams, period, room)
         # Logits at theta, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
         if hidden is None:
-            fill_logits(logits, theta, asked, scratch, own_logits)
+            fill_logits(logits, sampler, asked, scratch, own_logits)
         else:
-            fill_unit_logits(hidden, theta, asked, n, scratch, own_logits)
+            fill_unit_logits(hidden, sampler, asked, n, scratch, own_logits)
         fill_probabilities(logits, own_logits, scratch, all_tokens, all_logs, all_pi)
         if every.shape[0] > 0:
             place(prompts, all_tokens, tokens)
@@ -504,7 +504,7 @@ def train(rule, hidden, affine, parts, record, span, work, state):
             if parts is None:
                 weigh_on_policy(logits, gains, scale, places, tokens, sums, total, logit_gradients)
             else:
-                weigh(logits, hidden, parts, None, first, theta, work)
+                weigh(logits, hidden, weighing, parts, None, first, theta, work)
             at, rows = prompts[first : first + logit_gradients.shape[0]], logit_gradients
             if now_every.shape[0] > 0:  # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of m's groups (section 5.1)
                 gather(at, rows, by_prompt)
