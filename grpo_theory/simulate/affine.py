@@ -18,7 +18,7 @@ class Affine(NamedTuple):
     Attributes
     ----------
     coefficients : ndarray, shape (4,)
-        a, b, g and c; (0,) where there is a table.
+        a, b, g and c.
     values : ndarray, shape (L,)
     means : ndarray, shape (K, M)
         The mean of Z given response and prompt.

@@ -18,7 +18,7 @@ class Record(NamedTuple):
     Attributes
     ----------
     mean_rewards : ndarray, shape (R, n)
-        The mean reward of each rollout, the penalty in it; of no runs where nothing is kept.
+        The mean reward of each rollout, the penalty in it.
     hessian : ndarray, shape (R, d, d)
         The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 13).
     window : ndarray of int64, shape (2,)
