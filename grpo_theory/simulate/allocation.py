@@ -198,5 +198,5 @@ def make_allocated(
     made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
     own = {one.name: getattr(made, one.name) for one in fields(made)}
     allocated = AllocatedTraining(**own, rule=rule, budget=budget)
-    _ = allocated.table, allocated.gram, allocated.world, allocated.weighing, allocated.settings
+    _ = allocated.table, allocated.gram, allocated.world, allocated.weighing, allocated.settings, allocated.parts
     return allocated

@@ -216,14 +216,14 @@ class Training:
 
     @property
     def hidden(self) -> LogitRule | None:
-        """The logits' rule of a head or a network, which have hidden units."""
+        """The logits' rule of a head or a network, which have hidden units; None of others."""
         return self.world.logits if self.world.logits.kind >= HEAD else None
 
     @cached_property
     def parts(self) -> tuple[Array, Any, Any, Any] | None:
         """The widths of the clip, and functions of ratio, clip and KL term; what no update calls are the simplest.
 
-        None where tokens weigh the same at all thetas, whatever else is drawn.
+        None where there is one update on policy, of tokens that weigh the same whatever is drawn.
         """
         if not (self.weighing.moved or self.weighing.pool or len(self.weighing.drifts) or self.has_credits):
             return None
@@ -273,7 +273,7 @@ def checked_sizes(
     check_optimiser(optimiser)
     if found.batch_size % found.updates:
         raise ValueError(f"inner_steps must divide batch_size = {found.batch_size}, got {found.updates}")
-    if found.lag > (most := MOST_HELD // (LANES * problem.policy.dimension)):
+    if found.lag > (most := max(0, MOST_HELD // (LANES * problem.policy.dimension) - 1)):
         raise ValueError(
             f"lag must be at most {most:,} for a policy of {problem.policy.dimension:,} parameters, because so many iterates of "
             f"each run are held in memory, got {found.lag:,}"
@@ -319,8 +319,8 @@ class Runs:
         The runs side by side, those wanted and some more to fill vectors: LANES in the shapes of their arrays.
     looks : ndarray of int64, shape (B, LANES)
         How groups look to the kernel's table: 0, or the responses of each where these differ.
-    record : Record
-        What is kept of rollouts; nothing, unless it is set before the first.
+    record : Record or None
+        What is kept of rollouts; None unless it is set before the first.
     one_by_one : bool
         Whether each rollout is looked at before the next is drawn, which compiled code does not wait for.
     """

@@ -26,7 +26,7 @@ from grpo_theory.problem.chain_point import TokenCredits
 from grpo_theory.simulate.advantages import remembering
 from grpo_theory.simulate.ascents import Training
 from grpo_theory.simulate.draws import check_wanted, fill_aliases
-from grpo_theory.simulate.optimisers import follow, make_state
+from grpo_theory.simulate.optimisers import follow, make_state, sampling_iterate
 from grpo_theory.validation import Array, Integers
 
 WARM_UP = 24
@@ -442,8 +442,9 @@ class ChainRun:
 
     def __init__(self, training: Training, words: NDArray[np.unsignedinteger], number: int, start: Array) -> None:
         self.training, self.words, self.number, self.count = training, words, number, 0
-        self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, lag=0, keeps=False)
-        self._past = [np.array(start)] * training.sizes.lag
+        self.state = make_state(
+            start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, lag=training.sizes.lag, keeps=False
+        )
         self._memory = training.estimator.remembered(training.problem.policy.n_prompts).T[None].copy()
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
         self._walks = make_walks(
@@ -468,10 +469,9 @@ class ChainRun:
     def _roll_out(self) -> None:
         """Draw a rollout, from the policy of so many rollouts ago as they lag, and make the updates that it serves."""
         training, sizes = self.training, self.training.sizes
-        self._past.append(self.theta)
-        sampler = on_chain(training.problem, self._past.pop(0))
-        batch = sizes.batch_size * sizes.group_size
-        first = self.count // sizes.updates * batch
+        batch, rollout = sizes.batch_size * sizes.group_size, self.count // sizes.updates
+        sampler = on_chain(training.problem, sampling_iterate(self.state.theta, self.state.past, rollout)[0].copy())
+        first = rollout * batch
         draw_walks(self.words, self.number, first, batch, chances_of(sampler), self._walks)
         kind, prompts = training.estimator.advantage, self._walks.prompts
         shown = [*seen(self._walks, sampler, kind.reads), *self._memory[0, prompts].T]

@@ -402,7 +402,7 @@ class Workspace:
                 own, of_groups = advantages.Sums(sums.rows[:size], sums.weights[:size]), rows[:size]
                 family.fill(self.law, batches, own, generator)
                 observe.fill_rows(family.rule, batches, self.law.stride, own.rows, of_groups)
-                seen = batches.prompts, of_groups, own.weights, first, found[begun:]
+                seen = batches.prompts, of_groups, own.weights, first, found[begun : begun + len(family.estimators)]
                 (observe.observe_features if len(truth.features) else observe.observe_pairs)(truth, *seen)
                 if len(truth.along):
                     observe.observe_directions(truth, *seen)

@@ -245,7 +245,7 @@ def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lan
 
 @kernel
 def sampling_iterate(theta, past, rollout):
-    """Return the iterate that draws a rollout, numbered from 0: that before the last rollouts if there is a lag, or theta."""
+    """Keep theta among the past, if there is a lag, and return what draws this rollout: theta of so many rollouts ago."""
     sampler = theta
     if past.shape[0] > 0:
         for j in range(theta.shape[0]):

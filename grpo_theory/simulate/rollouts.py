@@ -203,7 +203,7 @@ def fill_thresholds(of_rewards, n_values, prompts, pi, reached, thresholds):
     lanes, last = reached.shape[0], thresholds.shape[0] - 1
     for j in range(lanes):
         reached[j] = -2147483648.0
-    # thresholds[o] is the whole part of 2^32 F_o - 2^31, with F_o = pi_0 + ... + pi_{k-1} + pi_k below[o]
+    # thresholds[o] is the whole part of 2^32 F_o - 2^31, with F_o = pi_0 + ... + pi_{k-1} + pi_k of_rewards[o]
     # (docs/derivations.md, section 17).
     for k in range(pi.shape[0]):
         for o in range(k * n_values, (k + 1) * n_values):
@@ -261,7 +261,7 @@ def close_groups(sizes, group_size, room):
 
 @kernel
 def count_outcomes(short, first, group_size, thresholds, below, counts):
-    """Count how often each outcome (O, LANES) came in a group, by its words from the first on and its policy's thresholds."""
+    """Count how often each outcome (O, LANES) came, as `count_classes`, which is compiled here once for all that call it."""
     count_classes(short, first, group_size, thresholds, below, counts)
 
 
@@ -424,7 +424,7 @@ class Work(NamedTuple):
 @kernel
 def weigh_on_policy(tables, gains, scale, places, tokens, sums, total, logit_gradients):
     """Fill logit gradients (B, D, LANES) with what the groups' sums weigh in the one update of the policy that sampled."""
-    # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
+    # scale sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
     for b in range(logit_gradients.shape[0]):
         weigh_edges(tables.edges, tables.lengths, gains, places, 1.0, sums[b], logit_gradients[b])
     centre_edges(tables, tokens, scale, total, logit_gradients)
@@ -461,8 +461,9 @@ def weigh(tables, hidden, weighing, parts, credits, first, theta, work):
 def train(rule, hidden, affine, parts, record, span, work, state):
     """Make the updates of a span, rollout by rollout.
 
-    What is None is not compiled.  The logits of heads and networks have a rule for `hidden` units.  Advantages are tabulated, or
-    `affine`.  Weights that are not those of one update on policy have `parts`.  A `record` is kept, or not.
+    What only arguments need that are None is not compiled.  The logits of heads and networks have a rule for `hidden` units.
+    Advantages are tabulated, or `affine`.  Weights that are not those of one update on policy have `parts`.  A `record` is kept,
+    or not.
     """
     # What the loop takes out of records is counted, see `jit.inlined`: it is taken out before.
     (count, stop), (lanes, room, policy, now, sums, logit_gradients, spare) = span, work
@@ -478,7 +479,7 @@ def train(rule, hidden, affine, parts, record, span, work, state):
     while count < stop:
         sampler = sampling_iterate(theta, past, count // updates)
         draw_prompts(law, group_size, streams, period, room)
-        # Logits at theta, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
+        # Logits of who samples, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
         if hidden is None:
             fill_logits(logits, sampler, asked, scratch, own_logits)
         else:
