@@ -208,7 +208,8 @@ def multiply_fact(rows, i, table, prompts, b, dot):
 def observe_pairs(truth, all_prompts, all_rows, all_weights, first, found):
     """Add up groups' squared errors, and batches' powers and gains (E, 4 + J, T', LANES) of T tiles, from the first of T' on.
 
-    The rows (T, B R, D, LANES) have weights (T, E, B, R, LANES).  Sums are not over B yet, nor powers over its square.
+    The rows (T, B R, D, LANES) have weights (T, E, B, R, LANES).  Gains and errors are not divided by B yet, nor powers by its
+    square.
     """
     n_tiles, n_estimators, batch_size, n_rows, _ = all_weights.shape
     relation, dot, own = np.empty(LANES), np.empty(LANES), np.empty(LANES)

@@ -172,7 +172,7 @@ def simulate_training(
     inner_steps : int, default 1
         The updates that a rollout serves; it divides batch_size, steps and the checkpoints.
     lag : int, default 0
-        How many rollouts ago the policy was that draws a rollout.  As many iterates of each run are held in memory, and one.
+        How many rollouts ago the policy was that draws a rollout.  Of each run one iterate more is held in memory.
     optimiser : Optimiser, default SGD()
         What makes a step of an estimate: `SGD()`, as above, or `Adam()`, for which eta_i are learning rates.
     checkpoints : sequence of int, optional
