@@ -368,7 +368,7 @@ class Runs:
     @property
     def average(self) -> Array:
         """The averages of the iterates so far, shape (R, d)."""
-        return self._by_run(self.state.average)
+        return self._by_run(self.state.average if self.count else self.state.theta)
 
     @property
     def farthest(self) -> Array:

@@ -18,7 +18,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.estimation.registry import check_penalty, gains_of_response
 from grpo_theory.exact import score_moments
-from grpo_theory.exact.derivatives import objective, on_chain
+from grpo_theory.exact.derivatives import on_chain
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import ChainPoint
@@ -421,50 +421,43 @@ def chain_gradients(
     return ChainGradients(current, sampler, weights, chances_of(sampler), sizes, directions, words)
 
 
-def train_on_chain(
-    training: Training, words: NDArray[np.unsignedinteger], checkpoints: Integers, number: int, start: Array
-) -> tuple[Array, Array, Array, Array, float]:
-    """Return J at the checkpoints (C,), of iterates and of averages, and where a run ends; words (3,) are a seed's."""
-    run, objectives, averages = ChainRun(training, words, number, start), [], []
-    # A run that leaves the finite numbers goes on as NaN, without a warning at each step.
-    with np.errstate(all="ignore"):
-        for checkpoint in checkpoints:
-            run.advance(int(checkpoint))
-            objectives.append(float(objective(training.problem, run.theta)))
-            averages.append(float(objective(training.problem, run.state.average[0] if checkpoint else run.theta)))
-        run.advance(len(training.step_sizes))
-    farthest = float(np.sqrt(run.state.farthest[0]))
-    return np.array(objectives), np.array(averages), run.theta, run.state.average[0], farthest
-
-
 class ChainRun:
     """One run on its way, in a `State` of its own."""
 
-    def __init__(self, training: Training, words: NDArray[np.unsignedinteger], number: int, start: Array) -> None:
-        self.training, self.words, self.number, self.count = training, words, number, 0
-        self.state = make_state(
-            start[None], np.empty(0), training.optimiser.n_moments, 0, lanes=0, lag=training.sizes.lag, keeps=False
-        )
-        self._memory = training.estimator.remembered(training.problem.policy.n_prompts).T[None].copy()
-        self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
-        self._walks = make_walks(
-            training.sizes.batch_size, training.sizes.group_size, on_chain(training.problem, start).policy.horizon
-        )
+    def __init__(self, training: Training, seed: np.random.SeedSequence, number: int, start: Array) -> None:
+        self.training, self.words, self.number, self.count = training, seed.generate_state(3, np.uint64), number, 0
+        sizes, policy = training.sizes, training.problem.policy
+        self.state = make_state(start, np.empty(0), training.optimiser.n_moments, 0, lanes=0, lag=sizes.lag, keeps=False)
+        self._memory = training.estimator.remembered(policy.n_prompts).T[None].copy()
+        self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
+        self._walks = make_walks(sizes.batch_size, sizes.group_size, on_chain(training.problem, start[0]).policy.horizon)
 
     @property
     def theta(self) -> Array:
-        """The iterate, shape (d,)."""
-        return self.state.theta[0].copy()
+        """The iterate, shape (1, d)."""
+        return self.state.theta.copy()
+
+    @property
+    def average(self) -> Array:
+        """The average of the iterates so far, shape (1, d)."""
+        return self.state.average.copy() if self.count else self.theta
+
+    @property
+    def farthest(self) -> Array:
+        """The largest distance of an iterate from the start, shape (1,)."""
+        return np.sqrt(self.state.farthest)
 
     def advance(self, count: int) -> None:
         """Make updates until there have been so many, rollout by rollout."""
-        while self.count < count:
-            if not np.isfinite(self.state.theta).all():
-                self.state.theta[:] = self.state.average[:] = np.nan
-                self.count = count
-                return
-            check_wanted()
-            self._roll_out()
+        # A run that leaves the finite numbers goes on as NaN, without a warning at each step.
+        with np.errstate(all="ignore"):
+            while self.count < count:
+                if not np.isfinite(self.state.theta).all():
+                    self.state.theta[:] = self.state.average[:] = np.nan
+                    self.count = count
+                    return
+                check_wanted()
+                self._roll_out()
 
     def _roll_out(self) -> None:
         """Draw a rollout, from the policy of so many rollouts ago as they lag, and make the updates that it serves."""
@@ -480,7 +473,7 @@ class ChainRun:
             remembering(kind.memory.function)(prompts[:, None], shown[0][None], kind.parameter_array, self._memory)
         for update in range(sizes.updates):
             own = slice(update * sizes.n_updated, (update + 1) * sizes.n_updated)
-            current = on_chain(training.problem, self.theta) if update or sizes.lag else sampler
+            current = on_chain(training.problem, self.theta[0]) if update or sizes.lag else sampler
             self._update(current, sampler, self._walks.groups(own.start, own.stop), advantages[own])
 
     def _update(self, current: ChainPoint, sampler: ChainPoint, walks: Walks, advantages: Array) -> None:

@@ -6,10 +6,10 @@ Where runs are few, those at several step sizes of a grid go side by side, on th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantages import warn_of_tables
 from grpo_theory.simulate.allocation import make_allocated
 from grpo_theory.simulate.ascents import Runs, Training, checked_sizes, make_training, starting_points
-from grpo_theory.simulate.chains import train_on_chain
+from grpo_theory.simulate.chains import ChainRun
 from grpo_theory.simulate.draws import LANES, Rng, as_seed_sequence, map_in_order
 from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
 from grpo_theory.validation import Array, Flags, Integers, as_count, as_flag, as_real_array, shown
@@ -219,7 +219,7 @@ def simulate_training(
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem, theta0, replications)
     sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
-    told = "training" if as_flag("progress", progress) else ""
+    seed, told, chain = as_seed_sequence(rng), "training" if as_flag("progress", progress) else "", None
     if isinstance(problem.policy, TokenChain):
         if observables:
             raise ValueError(
@@ -227,38 +227,42 @@ def simulate_training(
             )
         if allocation is not None:
             raise ValueError("allocation is for responses that are listed: a TokenChain's groups have one size")
-        checked, etas = checked_sizes(problem, chosen, sizes, optimiser, ball), step_sizes(schedule, steps)
-        if isinstance(optimiser, SGD):
-            warn_if_unstable(problem, starts[0], etas)
-        words = as_seed_sequence(rng).generate_state(3, np.uint64)
-        on_chain = Training(problem, chosen, checked, etas, optimiser, ball)
-        found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers, told)
-        objectives, averages, theta, average, farthest = (np.array(part) for part in zip(*found, strict=True))
-        return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
-    given = problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball
-    training = make_training(*given) if allocation is None else make_allocated(allocation, *given)
-    if not chosen.advantage.reads & set(PROMPT_FIELDS):
-        warn_of_tables(problem, [chosen], training.sizes.group_size, stacklevel=3)
+        checked = checked_sizes(problem, chosen, sizes, optimiser, ball)
+        training = chain = Training(problem, chosen, checked, step_sizes(schedule, steps), optimiser, ball)
+    else:
+        given = problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball
+        training = make_training(*given) if allocation is None else make_allocated(allocation, *given)
+        if not chosen.advantage.reads & set(PROMPT_FIELDS):
+            warn_of_tables(problem, [chosen], training.sizes.group_size, stacklevel=3)
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], training.step_sizes)
-    seed = as_seed_sequence(rng)
+    size = LANES if chain is None else 1
+
+    def look(runs: Runs | ChainRun) -> Array:
+        both = np.stack([runs.theta, runs.average])
+        return np.stack([*finite_objectives(problem, both), *(one.along(problem, both[0]) for one in observables)], axis=1)
 
     def run(block: int) -> tuple[Array, ...]:
-        runs = training.start(seed, block, starts[block * LANES : (block + 1) * LANES])
-        found, seen = [], []
-        for checkpoint in kept:
-            runs.advance(int(checkpoint))
-            both = np.stack([runs.theta, runs.average if checkpoint else runs.theta])
-            found.append(finite_objectives(problem, both))
-            seen.append(np.array([one.along(problem, both[0]) for one in observables]).reshape(-1, len(both[0])))
+        own = starts[block * size : (block + 1) * size]
+        runs = training.start(seed, block, own) if chain is None else ChainRun(chain, seed, block, own)
+        seen = seen_along(runs, look, kept)
         runs.advance(steps)
-        objectives, averages = np.stack(found, axis=-1)
-        return objectives, averages, runs.theta, runs.average, runs.farthest, np.transpose(seen, (2, 0, 1))
+        return seen, runs.theta, runs.average, runs.farthest
 
-    parts = list(map_in_order(run, range(-(-replications // LANES)), workers, told))
-    objectives, averages, theta, average, farthest, seen = (np.concatenate(part) for part in zip(*parts, strict=True))
-    observed = {one.name: seen[..., i] for i, one in enumerate(observables)}
+    parts = list(map_in_order(run, range(-(-replications // size)), workers, told))
+    seen, theta, average, farthest = (np.concatenate(part) for part in zip(*parts, strict=True))
+    objectives, averages, *others = np.ascontiguousarray(np.moveaxis(seen, 2, 0))
+    observed = {one.name: other for one, other in zip(observables, others, strict=True)}
     return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest, observed)
+
+
+def seen_along(runs: Any, look: Callable[[Any], Array], checkpoints: Iterable[int]) -> Array:
+    """Return what is seen of runs (R, ...) after these numbers of updates, shape (R, C, ...)."""
+    seen = []
+    for count in checkpoints:
+        runs.advance(int(count))
+        seen.append(look(runs))
+    return np.stack(seen, axis=1)
 
 
 def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int) -> Integers:
@@ -354,11 +358,7 @@ class StepGrid:
             for place in range(0, len(self.rates), together):
                 rates = self.rates[place : place + together]
                 runs = self.training.start(seed, block, np.tile(own, (len(rates), 1)), np.repeat(rates, len(own)), len(own))
-                seen = []
-                for count in checkpoints:
-                    runs.advance(int(count))
-                    seen.append(look(runs))
-                along = np.stack(seen, axis=1)
+                along = seen_along(runs, look, checkpoints)
                 parts.append(along.reshape(len(rates), len(own), *along.shape[1:]))
             found.append(np.concatenate(parts))
         return np.concatenate(found, axis=1)
