@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.derivatives import warn_if_unstable
-from grpo_theory.problem import Problem
+from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.schedule import Schedule, as_steps, step_sizes
 from grpo_theory.simulate.ascents import make_training, starting_points
 from grpo_theory.simulate.draws import LANES, Rng, as_seed_sequence, map_in_order
@@ -242,6 +243,7 @@ def simulate_records(
         runs = training.start(seed, block, begun)
         runs.record = make_record(problem, chosen, len(begun), steps, window)
         runs.advance(steps)
-        return TrainingRecord(sizes, runs.state.path, runs.record.mean_rewards, runs.record.hessian, tail=tail)
+        hessian = runs.record.hessian(cast(LogitMap, problem.policy.logit_map))
+        return TrainingRecord(sizes, runs.state.path, runs.record.mean_rewards, hessian, tail=tail)
 
     return map_in_order(record, range(-(-replications // LANES)), workers)
