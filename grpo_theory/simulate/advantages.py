@@ -54,10 +54,10 @@ class AdvantageTable(NamedTuple):
 
     Attributes
     ----------
-    advantages : ndarray, shape (E, n looks, n places, L)
-        Of a response that got the l-th reward value; 0 where none did.
+    advantages : ndarray, shape (E, n, L)
+        Of a response that got the l-th reward value, at n places of each look; 0 where none did.
     looks : ndarray of int64, shape (M,)
-        How a prompt looks to the kernels: the row of its true value, standard deviation and optimal baseline.
+        How a prompt looks to the kernels, by its true value, standard deviation and optimal baseline: the first place of that.
     steps : ndarray of int64, shape (L,)
         What a response of each value adds to the place of the composition.
     """
@@ -68,15 +68,15 @@ class AdvantageTable(NamedTuple):
 
 
 class Spare(NamedTuple):
-    """What the sums of groups are computed in, of L reward values: whole numbers (2, LANES), and others (2 L, LANES)."""
+    """What the sums of groups are computed in, of L reward values: places in a table (LANES,), and numbers (2 L, LANES)."""
 
-    whole: Integers
+    places: Integers
     parts: Array
 
 
 def make_spare(n_values: int, lanes: int) -> Spare:
     """Make room for the sums of groups whose rewards have so many values."""
-    return Spare(np.empty((2, lanes), dtype=np.int64), np.empty((2 * n_values, lanes)))
+    return Spare(np.empty(lanes, dtype=np.int64), np.empty((2 * n_values, lanes)))
 
 
 def table_size(problem: Problem | Point, estimator: Estimator, group_size: int) -> int | None:
@@ -102,35 +102,36 @@ def warn_of_tables(problem: Problem, estimators: Sequence[Estimator], group_size
             )
 
 
-def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> AdvantageTable:
-    """Tabulate kernels that read the same fields."""
+def tabulate(kinds: Sequence[tuple[Advantage, int]], values: Array, known: Array, largest: int) -> tuple[Array, Integers]:
+    """Return what kernels give in groups of their sizes, (E, n, n places, L), where (3, n) is known of prompts, and the steps."""
+    # The place of counts n_1, ..., n_L is sum_{l > 1} (G + 1)^(l - 2) n_l (docs/derivations.md, section 17.1).
+    steps = np.array([0, *((largest + 1) ** np.arange(values.size - 1))], dtype=np.int64)
+    looks = DistinctPrompts(fields_of_rewards(np.tile(values, (known.shape[1], 1))), known)
+    tables = np.zeros((len(kinds), known.shape[1], largest * int(steps[-1]) + 1, values.size))
+    for own, (kind, size) in zip(tables, kinds, strict=True):
+        for counts, found in class_tables(kind, looks, size):
+            own[:, counts @ steps] = found
+    return tables, steps
+
+
+def prompt_table(estimators: Sequence[Estimator], point: Point, group_size: int) -> AdvantageTable:
+    """Tabulate kernels that read the same fields; prompts are the looks of the table."""
     seen, values = outcome_table(point, estimators[0].kl), point.bandit.values
     reads = [name in estimators[0].advantage.reads for name in PROMPT_FIELDS]
     known = np.stack([field if read else np.zeros(len(field)) for field, read in zip(seen.prompt_fields, reads, strict=True)])
     distinct, looks = np.unique(known, axis=1, return_inverse=True)
     distinct[~np.array(reads)] = np.nan
-    # The place of counts n_1, ..., n_L is sum_{l > 1} (G + 1)^(l - 2) n_l (docs/derivations.md, section 17.1).
-    steps = np.array([0, *((group_size + 1) ** np.arange(values.size - 1))], dtype=np.int64)
-    fields = fields_of_rewards(np.tile(values, (distinct.shape[1], 1)))
-    table = np.zeros((len(estimators), distinct.shape[1], group_size * int(steps[-1]) + 1, values.size))
-    for own, estimator in zip(table, estimators, strict=True):
-        for counts, found in class_tables(estimator.advantage, DistinctPrompts(fields, distinct), group_size):
-            own[:, counts @ steps] = found
-    return AdvantageTable(table, looks.reshape(-1).astype(np.int64), steps)
+    tables, steps = tabulate([(one.advantage, group_size) for one in estimators], values, distinct, group_size)
+    return AdvantageTable(tables.reshape(len(tables), -1, values.size), looks.reshape(-1) * tables.shape[2], steps)
 
 
 def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) -> AdvantageTable:
     """Return what a kernel gives rewards with these values (L,) in groups of some sizes, which are the looks of the table."""
-    largest = max(group_sizes)
-    steps = np.array([0, *((largest + 1) ** np.arange(values.size - 1))], dtype=np.int64)  # as in `tabulate`
-    looks = DistinctPrompts(fields_of_rewards(values[None]), np.full((3, 1), np.nan))
-    table = np.zeros((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size))
-    for own, size in zip(table[0], group_sizes, strict=True):
-        for counts, found in class_tables(estimator.advantage, looks, size):
-            own[counts @ steps] = found[0]
+    kinds, unknown, largest = [(estimator.advantage, size) for size in group_sizes], np.full((3, 1), np.nan), max(group_sizes)
+    tables, steps = tabulate(kinds, values, unknown, largest)
     of_size = np.zeros(largest + 1, dtype=np.int64)
-    of_size[group_sizes] = np.arange(len(group_sizes))
-    return AdvantageTable(table, of_size, steps)
+    of_size[group_sizes] = np.arange(len(group_sizes)) * tables.shape[2]
+    return AdvantageTable(tables.reshape(1, -1, values.size), of_size, steps)
 
 
 def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
@@ -138,11 +139,11 @@ def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
 
     Here s is the share of responses that got the higher one. D is 0 where one reward is all that there is.
     """
-    low, high = np.moveaxis(table.advantages.copy(), -1, 0)
+    low, high = np.moveaxis(table.advantages.reshape(len(table.advantages), -1, group_size + 1, 2).copy(), -1, 0)
     low[..., -1], high[..., 0] = high[..., -1], low[..., 0]
     apart, share = high - low, np.arange(group_size + 1) / group_size
     # A_1 n_k1 + A_0 (n_k - n_k1) = D h_k + A n_k for each response k (docs/derivations.md, section 17.1).
-    return table._replace(advantages=np.stack([low + share * apart, apart], axis=-1))
+    return table._replace(advantages=np.stack([low + share * apart, apart], axis=-1).reshape(table.advantages.shape))
 
 
 @kernel
@@ -153,7 +154,7 @@ def fill_contrasts(law, table, batches, with_mean, spare, sums):
     Estimators share h and n, and A is 0 for those that are centred.
     """
     n_tiles, batch_size, n_classes, _ = batches.counts.shape
-    group_size, places, looks, high, share = 0.0, spare.whole[0], spare.whole[1], spare.parts[0], spare.parts[1]
+    group_size, places, high, share = 0.0, spare.places, spare.parts[0], spare.parts[1]
     for c in range(n_classes):
         group_size += batches.counts[0, 0, c, 0]
     for t in range(n_tiles):
@@ -161,7 +162,6 @@ def fill_contrasts(law, table, batches, with_mean, spare, sums):
             prompts, counts, row = batches.prompts[t, b], batches.counts[t, b], sums.rows[t, b, 0, 0]
             for j in range(LANES):
                 share[j] = 0.0
-                looks[j] = table.looks[prompts[j]]
             for k in range(row.shape[0]):
                 for j in range(LANES):
                     if law.stride > 1:
@@ -171,7 +171,7 @@ def fill_contrasts(law, table, batches, with_mean, spare, sums):
                 for j in range(LANES):
                     share[j] += row[k, j]
             for j in range(LANES):
-                places[j] = np.int64(share[j])
+                places[j] = table.looks[prompts[j]] + np.int64(share[j])
                 share[j] /= group_size
             for k in range(row.shape[0]):
                 for j in range(LANES):
@@ -185,10 +185,10 @@ def fill_contrasts(law, table, batches, with_mean, spare, sums):
                         sums.rows[t, b, 1, 0, k, j] = high[j]
             for e in range(sums.weights.shape[1]):
                 for j in range(LANES):
-                    sums.weights[t, e, b, 0, j] = table.advantages[e, looks[j], places[j], 1]
+                    sums.weights[t, e, b, 0, j] = table.advantages[e, places[j], 1]
                 if with_mean:
                     for j in range(LANES):
-                        sums.weights[t, e, b, 1, j] = table.advantages[e, looks[j], places[j], 0]
+                        sums.weights[t, e, b, 1, j] = table.advantages[e, places[j], 0]
 
 
 @kernel
@@ -199,11 +199,10 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, spare, sums):
     and a level.  The last feature counts responses where there are more than advantages need.
     """
     n_values, lanes, stride, signs = table.steps.shape[0], prompts.shape[1], counts.shape[1] // sums.shape[2], 2 if by_sign else 1
-    places, looks, advantages, decided = spare.whole[0], spare.whole[1], spare.parts, levels.shape[0] > 0
+    places, advantages, decided = spare.places, spare.parts, levels.shape[0] > 0
     for b in range(counts.shape[0]):
         for j in range(lanes):
-            places[j] = 0
-            looks[j] = table.looks[keys[b, j]]
+            places[j] = table.looks[keys[b, j]]
         for c in range(counts.shape[1]):
             if decided:
                 for j in range(lanes):
@@ -213,7 +212,7 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, spare, sums):
                     places[j] += table.steps[c % stride] * counts[b, c, j]
         for level in range(n_values):
             for j in range(lanes):
-                advantages[level, j] = table.advantages[0, looks[j], places[j], level]
+                advantages[level, j] = table.advantages[0, places[j], level]
             if by_sign:
                 for j in range(lanes):
                     advantages[n_values + level, j] = min(advantages[level, j], 0.0)

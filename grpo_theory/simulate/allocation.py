@@ -97,7 +97,7 @@ class AllocatedTraining(Training):
             )
         found = reward_table(self.estimator, self.problem.bandit.values, sizes)
         # (1/B) sum_b (1/n_b) sum_i A_bi u_bi, as each draw of a prompt has the weight 1/B (docs/derivations.md, section 33.1).
-        return found._replace(advantages=found.advantages / np.array(sizes)[:, None, None])
+        return found._replace(advantages=found.advantages / np.repeat(sizes, found.advantages.shape[1] // len(sizes))[:, None])
 
     @property
     def scale(self) -> float:

@@ -32,7 +32,7 @@ from grpo_theory.simulate.advantages import (
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import LANES, Streams, as_sizes, block_streams, check_wanted
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, sampling_iterate
-from grpo_theory.simulate.policies import HEAD, LogitRule, add_gradient, add_unit_gradient, gather, logit_rule, rows_needed
+from grpo_theory.simulate.policies import HEAD, LogitRule, logit_rule, rows_needed
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
 from grpo_theory.validation import Array, Integers, as_numbers, as_real_array, check_shape
@@ -129,7 +129,7 @@ CALL_RESPONSES = 1 << 24
 VECTOR = 8
 """Numbers side by side in the longest vectors: lanes are made in so many."""
 NONE = np.empty(0)
-NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+NO_TABLE = AdvantageTable(np.empty((0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,11 +348,11 @@ class Runs:
         own = rollouts.Lanes(self.n, period, streams, np.arange(lanes))
         spare, made = make_spare(training.problem.bandit.values.size, lanes), (self.room, self.policy, now, self.sums)
         self._work = rollouts.Work(own, *made, logit_gradients, spare)
-        self._ball, optimiser = np.empty(0) if training.ball is None else training.ball.as_array(policy), training.optimiser
-        moves = rollouts.Moves(isinstance(optimiser, Adam), training.settings, training.step_sizes, self._ball, self._alone)
+        ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
+        kind = {SGD: rollouts.PLAIN, Adam: rollouts.ADAPTIVE}.get(type(training.optimiser), rollouts.OWN)
+        moves = rollouts.Moves(kind, training.settings, training.step_sizes, ball, self._alone)
         table = training.table or NO_TABLE
-        rule = rollouts.Rule(world, sizes.group_size, table, training.by_sign, training.weighing, moves)
-        self._rule = rule if type(optimiser) in (SGD, Adam) else None
+        self._rule = rollouts.Rule(world, sizes.group_size, table, training.by_sign, training.weighing, moves)
         self._memories = np.repeat(training.estimator.remembered(policy.n_prompts).T[None], lanes, axis=0)
         self.record: Record | None = None
         self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
@@ -380,7 +380,7 @@ class Runs:
         training, sizes = self.training, self.training.sizes
         # Rollouts follow each other in compiled code where nothing is called.
         summed = training.table is not None or training.affine is not None
-        if summed and self._rule and not (self.one_by_one or training.has_credits):
+        if summed and self._rule.moves.kind != rollouts.OWN and not (self.one_by_one or training.has_credits):
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size)) * sizes.updates
             given = training.hidden, training.affine, training.parts, self.record
             while self.count < count:
@@ -406,14 +406,16 @@ class Runs:
         self.sum_advantages(sampler)
         if training.has_credits:
             credits = np.stack([training.credits(one) for one in self._by_run(sampler)])
-        gains, scale, places, tokens = training.gains, training.scale, self._work.lanes.places, self.policy.tokens
+        theta, gradient, moments = self.state.theta, self.state.gradient, self.state.moments
+        if self._alone:  # a move of a user's own sees columns of runs, however they are kept
+            theta, gradient, moments = theta.T, gradient.T, moments.swapaxes(1, 2)
         for first in range(0, sizes.batch_size, sizes.n_updated):
-            if training.parts is None:
-                rows = self._work.logit_gradients
-                rollouts.weigh_on_policy(logits, gains, scale, places, tokens, self.sums, room.scratch.rows[2], rows)
-            else:
-                rollouts.weigh(logits, hidden, training.weighing, training.parts, credits, first, self.state.theta, self._work)
-            self._step(first)
+            self.count += 1
+            rollouts.update(self._rule, hidden, training.parts, credits, first, self.count, self._work, self.state)
+            if (moves := self._rule.moves).kind == rollouts.OWN:
+                step_size, distances = moves.step_sizes[self.count - 1], room.scratch.rows[3, : len(self.state.farthest)]
+                compiled(training.optimiser.move)(theta, gradient, moments, moves.settings, step_size, self.count)
+                follow(self.state, moves.ball, self._alone, self.count, distances)
 
     def share_out(self) -> None:
         """Decide how many responses each group gets, where this is not the same for all."""
@@ -430,24 +432,6 @@ class Runs:
         else:
             advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler), self._memories)
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
-
-    def _step(self, first: int) -> None:
-        """Move along the logit gradients at the prompts of the groups from one on."""
-        training, state, room, hidden = self.training, self.state, self.room, self.training.hidden
-        step_size, self.count = training.step_sizes[self.count], self.count + 1
-        prompts, rows, now = room.prompts[first : first + training.sizes.n_updated], self._work.logit_gradients, self._work.now
-        if len(now.every):  # sum_b Phi_b' c_b = sum_m Phi_m' c_m (docs/derivations.md, section 5.1)
-            gather(prompts, rows, now.by_prompt)
-            prompts, rows = now.every, now.by_prompt
-        if hidden is None:
-            add_gradient(training.world.logits, prompts, rows, room.scratch, state.gradient)
-        else:
-            add_unit_gradient(hidden, state.theta, prompts, self.n, rows, room.scratch, state.gradient)
-        # A move of a user's own sees columns of runs, however they are kept.
-        arrays, turned = (state.theta, state.gradient, state.moments), self._alone and not self._rule
-        columns = [array.swapaxes(-1, -2) if turned else array for array in arrays]
-        compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)
-        follow(state, self._ball, self._alone, self.count, room.scratch.rows[3, : len(state.farthest)])
 
 
 Training.kind = Runs

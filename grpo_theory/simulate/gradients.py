@@ -351,12 +351,12 @@ def families_of(
             alike = rule.gains.tobytes(), rule.pool, estimator.kl, estimator.advantage.reads & set(PROMPT_FIELDS)
             shared.setdefault(alike, (rule, []))[1].append(estimator)
         else:
-            table = advantages.tabulate([estimator], sampler, group_size) if tabulated else None
+            table = advantages.prompt_table([estimator], sampler, group_size) if tabulated else None
             caller = None if tabulated else advantages.Caller(estimator, sampler, law)
             drawn = advantages.error_drawer(credited(sampler, estimator), estimator) if estimator.credit.continuations else None
             families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, drawn))
     for rule, members in shared.values():
-        table = advantages.contrast_table(advantages.tabulate(members, sampler, group_size), group_size)
+        table = advantages.contrast_table(advantages.prompt_table(members, sampler, group_size), group_size)
         centred = bool((np.abs(table.advantages[..., 0]) <= 1e-12).all())  # the advantages of every group add up to 0
         families.append(Family(members, rule, table, None, 1 if centred else 2, True, False))
     return families

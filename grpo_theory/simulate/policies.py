@@ -151,17 +151,13 @@ def fill_logits(tables, theta, prompts, scratch, logits):
             for x in range(1, n_theta):
                 for j in range(lanes):
                     units[row, j] += tables.table[row, x] * theta[x, j]
+    rows = units if tables.kind == FEW else theta
     for b in range(prompts.shape[0]):
-        if tables.kind == TABULAR:
-            for d in range(n_logits):
+        for d in range(n_logits):
+            if tables.kind != FEATURES:
                 for j in range(lanes):
-                    logits[b, d, j] = theta[prompts[b, j] * n_logits + d, j]
-        elif tables.kind == FEW:
-            for d in range(n_logits):
-                for j in range(lanes):
-                    logits[b, d, j] = units[prompts[b, j] * n_logits + d, j]
-        else:
-            for d in range(n_logits):
+                    logits[b, d, j] = rows[prompts[b, j] * n_logits + d, j]
+            else:
                 for j in range(lanes):
                     logits[b, d, j] = 0.0
                 for x in range(n_theta):
@@ -285,32 +281,23 @@ def gather(prompts, rows, of_all):
 def add_gradient(tables, prompts, logit_gradients, scratch, gradient):
     """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), of policies without hidden units."""
     (_, n_logits, lanes), n_theta, units = logit_gradients.shape, gradient.shape[0], scratch.units
-    for x in range(n_theta):
-        for j in range(lanes):
-            gradient[x, j] = 0.0
-    if tables.kind == FEW:
-        # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of c_b over m's groups (docs/derivations.md, section 5.1).
-        for row in range(units.shape[0]):
-            for j in range(lanes):
-                units[row, j] = 0.0
-        for b in range(logit_gradients.shape[0]):
-            for d in range(n_logits):
+    gradient[:] = 0.0
+    units[:] = 0.0
+    rows = units if tables.kind == FEW else gradient
+    for b in range(logit_gradients.shape[0]):
+        for d in range(n_logits):
+            if tables.kind != FEATURES:
                 for j in range(lanes):
-                    units[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
-        for row in range(units.shape[0]):
-            for x in range(n_theta):
-                for j in range(lanes):
-                    gradient[x, j] += tables.table[row, x] * units[row, j]
-    else:
-        for b in range(logit_gradients.shape[0]):
-            for d in range(n_logits):
-                if tables.kind == TABULAR:
+                    rows[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
+            else:
+                for x in range(n_theta):
                     for j in range(lanes):
-                        gradient[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
-                else:
-                    for x in range(n_theta):
-                        for j in range(lanes):
-                            gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
+                        gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
+    # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of c_b over m's groups (docs/derivations.md, section 5.1).
+    for row in range(units.shape[0]):
+        for x in range(n_theta):
+            for j in range(lanes):
+                gradient[x, j] += tables.table[row, x] * units[row, j]
 
 
 @kernel

@@ -45,6 +45,8 @@ from grpo_theory.validation import Array, Integers
 
 PAST = 2147483647
 """A word of 32 bits that is below no threshold."""
+PLAIN, ADAPTIVE, OWN = range(3)
+"""Steps of SGD, of Adam, and of a user's own optimiser."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int
     )
 
 
-@kernel
+@inlined
 def fill_policy(logits, hidden, theta, prompts, n, scratch, policy):
     """Fill in logits and probabilities of the runs' policies at prompts (B, LANES); see `train`."""
     # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
@@ -265,7 +267,7 @@ def count_outcomes(short, first, group_size, thresholds, below, counts):
     count_classes(short, first, group_size, thresholds, below, counts)
 
 
-@kernel
+@inlined
 def draw_outcomes(world, group_size, room, policy):
     """Draw the outcomes of a rollout by how often each came, or one by one where there is room for them in order."""
     thresholds, reached = room.thresholds, room.scratch.rows[1]
@@ -377,9 +379,9 @@ def centre_edges(tables, tokens, scale, total, logit_gradients):
 
 
 class Moves(NamedTuple):
-    """How estimates become steps: by Adam or plainly, its settings, the step sizes (n,), a ball or nothing; see `State`."""
+    """How estimates become steps: the kind, its settings, the step sizes (n,), a ball or nothing; see `State`."""
 
-    adaptive: bool
+    kind: int
     settings: Array
     step_sizes: Array
     ball: Array
@@ -422,12 +424,12 @@ class Work(NamedTuple):
 
 
 @kernel
-def weigh_on_policy(tables, gains, scale, places, tokens, sums, total, logit_gradients):
+def weigh_on_policy(tables, weighing, places, tokens, sums, total, logit_gradients):
     """Fill logit gradients (B, D, LANES) with what the groups' sums weigh in the one update of the policy that sampled."""
     # scale sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
     for b in range(logit_gradients.shape[0]):
-        weigh_edges(tables.edges, tables.lengths, gains, places, 1.0, sums[b], logit_gradients[b])
-    centre_edges(tables, tokens, scale, total, logit_gradients)
+        weigh_edges(tables.edges, tables.lengths, weighing.gains, places, 1.0, sums[b], logit_gradients[b])
+    centre_edges(tables, tokens, weighing.scale, total, logit_gradients)
 
 
 @kernel
@@ -457,6 +459,31 @@ def weigh(tables, hidden, weighing, parts, credits, first, theta, work):
     centre_edges(tables, now.tokens, weighing.scale, room.scratch.rows[2], logit_gradients)
 
 
+@inlined
+def update(rule, hidden, parts, credits, first, count, work, state):
+    """Make the update at a rollout's groups from one on; for an optimiser of a user's own, only find the gradient."""
+    room, now, rows, moves = work.room, work.now, work.logit_gradients, rule.moves
+    prompts, logits = room.prompts[first : first + rows.shape[0]], rule.world.logits
+    if parts is None:
+        weigh_on_policy(logits, rule.weighing, work.lanes.places, now.tokens, work.sums, room.scratch.rows[2], rows)
+    else:
+        weigh(logits, hidden, rule.weighing, parts, credits, first, state.theta, work)
+    if now.every.shape[0] > 0:  # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of m's groups (section 5.1)
+        gather(prompts, rows, now.by_prompt)
+        prompts, rows = now.every, now.by_prompt
+    if hidden is None:
+        add_gradient(logits, prompts, rows, room.scratch, state.gradient)
+    else:
+        add_unit_gradient(hidden, state.theta, prompts, work.lanes.n, rows, room.scratch, state.gradient)
+    # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
+    if moves.kind == PLAIN:
+        ascend(state.theta, state.gradient, state.moments, moves.settings, moves.step_sizes[count - 1], count)
+    elif moves.kind == ADAPTIVE:
+        ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, moves.step_sizes[count - 1], count)
+    if moves.kind != OWN:
+        follow(state, moves.ball, moves.alone, count, room.scratch.rows[3, : state.farthest.shape[0]])
+
+
 @kernel
 def train(rule, hidden, affine, parts, record, span, work, state):
     """Make the updates of a span, rollout by rollout.
@@ -465,59 +492,22 @@ def train(rule, hidden, affine, parts, record, span, work, state):
     Advantages are tabulated, or `affine`.  Weights that are not those of one update on policy have `parts`.  A `record` is kept,
     or not.
     """
-    # What the loop takes out of records is counted, see `jit.inlined`: it is taken out before.
-    (count, stop), (lanes, room, policy, now, sums, logit_gradients, spare) = span, work
-    (n, period, streams, places), (_, short, prompts, counts, _, thresholds, below, scratch) = lanes, room
-    tokens, log_tokens, pi, every, own_logits, (all_tokens, all_logs, all_pi), _ = policy
-    world, group_size, table, by_sign, weighing, (adaptive, settings, step_sizes, ball, alone) = rule
-    law, logits, of_rewards, n_values = world
-    theta, gradient, moments, past = state.theta, state.gradient, state.moments, state.past
-    reached, total, distances = scratch.rows[1], scratch.rows[2], scratch.rows[3, : state.farthest.shape[0]]
-    one_size, decided, asked = np.zeros_like(prompts), prompts[:0], every if every.shape[0] > 0 else prompts
-    now_every, by_prompt, gains, scale = now.every, now.by_prompt, weighing.gains, weighing.scale
-    padded, updates = (group_size + 3) // 4 * 4, prompts.shape[0] // logit_gradients.shape[0]
+    count, stop = span
+    world, lanes, room, policy, prompts, sums = rule.world, work.lanes, work.room, work.policy, work.room.prompts, work.sums
+    one_size, decided, n_updated = np.zeros_like(prompts), prompts[:0], work.logit_gradients.shape[0]
     while count < stop:
-        sampler = sampling_iterate(theta, past, count // updates)
-        draw_prompts(law, group_size, streams, period, room)
-        # Logits of who samples, probabilities, and C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
-        if hidden is None:
-            fill_logits(logits, sampler, asked, scratch, own_logits)
-        else:
-            fill_unit_logits(hidden, sampler, asked, n, scratch, own_logits)
-        fill_probabilities(logits, own_logits, scratch, all_tokens, all_logs, all_pi)
-        if every.shape[0] > 0:
-            place(prompts, all_tokens, tokens)
-            place(prompts, all_logs, log_tokens)
-            if logits.edges.shape[1] > 1:
-                place(prompts, all_pi, pi)
-        for b in range(prompts.shape[0]):
-            fill_thresholds(of_rewards, n_values, prompts[b], pi[b], reached, thresholds)
-            count_outcomes(short, 2 * prompts.shape[0] + b * padded, group_size, thresholds, below, counts[b])
+        sampler = sampling_iterate(state.theta, state.past, count * n_updated // prompts.shape[0])
+        draw_prompts(world.prompts, rule.group_size, lanes.streams, lanes.period, room)
+        fill_policy(world.logits, hidden, sampler, prompts, lanes.n, room.scratch, policy)
+        draw_outcomes(world, rule.group_size, room, policy)
         if record is not None:
-            keep_rollout(logits, record, count, room, policy)
+            keep_rollout(world.logits, record, count, room, policy)
         # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
         if affine is None:
-            sum_tabulated(table, one_size, decided, prompts, counts, by_sign, spare, sums)
+            sum_tabulated(rule.table, one_size, decided, prompts, room.counts, rule.by_sign, work.spare, sums)
         else:
-            sum_affine(logits, affine, room, policy, sums)
-        for first in range(0, prompts.shape[0], logit_gradients.shape[0]):
+            sum_affine(world.logits, affine, room, policy, sums)
+        for first in range(0, prompts.shape[0], n_updated):
             count += 1
-            if parts is None:
-                weigh_on_policy(logits, gains, scale, places, tokens, sums, total, logit_gradients)
-            else:
-                weigh(logits, hidden, weighing, parts, None, first, theta, work)
-            at, rows = prompts[first : first + logit_gradients.shape[0]], logit_gradients
-            if now_every.shape[0] > 0:  # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of m's groups (section 5.1)
-                gather(at, rows, by_prompt)
-                at, rows = now_every, by_prompt
-            if hidden is None:
-                add_gradient(logits, at, rows, scratch, gradient)
-            else:
-                add_unit_gradient(hidden, theta, at, n, rows, scratch, gradient)
-            # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
-            if adaptive:
-                ascend_adaptively(theta, gradient, moments, settings, step_sizes[count - 1], count)
-            else:
-                ascend(theta, gradient, moments, settings, step_sizes[count - 1], count)
-            follow(state, ball, alone, count, distances)
+            update(rule, hidden, parts, None, first, count, work, state)
     return count
