@@ -27,7 +27,7 @@ from grpo_theory.exact.multisets import (
 )
 from grpo_theory.jit import inlined, kernel
 from grpo_theory.problem import Point, Problem
-from grpo_theory.simulate.draws import LANES, Batches, OutcomeLaw
+from grpo_theory.simulate.draws import LANES, Batches
 from grpo_theory.validation import Array, Flags, Integers
 
 LARGEST_TABLE = 1 << 22
@@ -147,14 +147,14 @@ def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
 
 
 @kernel
-def fill_contrasts(law, table, batches, with_mean, spare, sums):
+def fill_contrasts(table, batches, with_mean, spare, sums):
     """Fill in rows and weights of kernels whose rewards have two values: A_k = D h_k + A n_k, see `contrast_table`.
 
     Of n_k responses k, n_k1 got the higher reward, and so did a share s of the group.  The contrast is h_k = n_k1 - s n_k.
     Estimators share h and n, and A is 0 for those that are centred.
     """
     n_tiles, batch_size, n_classes, _ = batches.counts.shape
-    group_size, places, high, share = 0.0, spare.places, spare.parts[0], spare.parts[1]
+    group_size, places, drawn, share = 0.0, spare.places, spare.parts[0], spare.parts[1]
     for c in range(n_classes):
         group_size += batches.counts[0, 0, c, 0]
     for t in range(n_tiles):
@@ -164,25 +164,18 @@ def fill_contrasts(law, table, batches, with_mean, spare, sums):
                 share[j] = 0.0
             for k in range(row.shape[0]):
                 for j in range(LANES):
-                    if law.stride > 1:
-                        row[k, j] = counts[2 * k + 1, j]
-                    else:
-                        row[k, j] = counts[k, j] * law.levels[k, prompts[j]]
-                for j in range(LANES):
+                    row[k, j] = counts[2 * k + 1, j]
                     share[j] += row[k, j]
             for j in range(LANES):
                 places[j] = table.looks[prompts[j]] + np.int64(share[j])
                 share[j] /= group_size
             for k in range(row.shape[0]):
                 for j in range(LANES):
-                    high[j] = counts[k, j]
-                    if law.stride > 1:
-                        high[j] = np.float64(counts[2 * k, j]) + counts[2 * k + 1, j]
-                for j in range(LANES):
-                    row[k, j] -= share[j] * high[j]
+                    drawn[j] = np.float64(counts[2 * k, j]) + counts[2 * k + 1, j]
+                    row[k, j] -= share[j] * drawn[j]
                 if with_mean:
                     for j in range(LANES):
-                        sums.rows[t, b, 1, 0, k, j] = high[j]
+                        sums.rows[t, b, 1, 0, k, j] = drawn[j]
             for e in range(sums.weights.shape[1]):
                 for j in range(LANES):
                     sums.weights[t, e, b, 0, j] = table.advantages[e, places[j], 1]
@@ -192,24 +185,26 @@ def fill_contrasts(law, table, batches, with_mean, spare, sums):
 
 
 @kernel
-def sum_tabulated(table, keys, levels, prompts, counts, by_sign, spare, sums):
+def sum_tabulated(table, keys, counts, by_sign, spare, sums):
     """Add up the advantages (N, F, K, LANES) of groups of which so many responses are in each class (N, C, LANES).
 
-    The keys (N, LANES) say how a group looks to the table.  The classes have levels (C, M) by prompt, or are pairs of a response
-    and a level.  The last feature counts responses where there are more than advantages need.
+    The keys (N, LANES) say how a group looks to the table.  The last feature counts responses where there are more than
+    advantages need.
     """
-    n_values, lanes, stride, signs = table.steps.shape[0], prompts.shape[1], counts.shape[1] // sums.shape[2], 2 if by_sign else 1
-    places, advantages, decided = spare.places, spare.parts, levels.shape[0] > 0
+    n_values, lanes, signs, places, advantages = (
+        table.steps.shape[0],
+        keys.shape[1],
+        2 if by_sign else 1,
+        spare.places,
+        spare.parts,
+    )
     for b in range(counts.shape[0]):
         for j in range(lanes):
             places[j] = table.looks[keys[b, j]]
         for c in range(counts.shape[1]):
-            if decided:
+            if c % n_values > 0:  # the first value adds nothing
                 for j in range(lanes):
-                    places[j] += table.steps[levels[c, prompts[b, j]]] * counts[b, c, j]
-            elif c % stride > 0:  # the first value adds nothing
-                for j in range(lanes):
-                    places[j] += table.steps[c % stride] * counts[b, c, j]
+                    places[j] += table.steps[c % n_values] * counts[b, c, j]
         for level in range(n_values):
             for j in range(lanes):
                 advantages[level, j] = table.advantages[0, places[j], level]
@@ -220,14 +215,10 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, spare, sums):
         sums[b] = 0.0
         for c in range(counts.shape[1]):
             # S_kf = sum_l n_kl phi_f(A_l), with phi = (A, 1) or (max(A, 0), min(A, 0), 1) (docs/derivations.md, section 4).
-            k, level = c // stride, c % stride
+            k, level = c // n_values, c % n_values
             for sign in range(signs):
-                if decided:
-                    for j in range(lanes):
-                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign * n_values + levels[c, prompts[b, j]], j]
-                else:
-                    for j in range(lanes):
-                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign * n_values + level, j]
+                for j in range(lanes):
+                    sums[b, sign, k, j] += counts[b, c, j] * advantages[sign * n_values + level, j]
             if sums.shape[1] > signs:
                 for j in range(lanes):
                     sums[b, -1, k, j] += counts[b, c, j]
@@ -256,7 +247,7 @@ def show_groups(ordered, rewards, own, lengths, known, shown):
 
 
 @kernel
-def sum_called(advantages, stride, ordered, by_sign, sums):
+def sum_called(advantages, n_values, ordered, by_sign, sums):
     """Add up advantages (n, B, G) of responses in the order drawn (N, G, LANES), as `sum_tabulated` does."""
     batch_size, signs = advantages.shape[1], 2 if by_sign else 1
     sums[:] = 0.0
@@ -264,7 +255,7 @@ def sum_called(advantages, stride, ordered, by_sign, sums):
         first, place = b // batch_size * ordered.shape[2], b % batch_size
         for g in range(ordered.shape[1]):
             for j in range(ordered.shape[2]):
-                k, advantage = ordered[b, g, j] // stride, advantages[first + j, place, g]
+                k, advantage = ordered[b, g, j] // n_values, advantages[first + j, place, g]
                 sums[b, 1 if by_sign and not advantage > 0.0 else 0, k, j] += advantage
                 if sums.shape[1] > signs:
                     sums[b, -1, k, j] += 1.0
@@ -378,13 +369,11 @@ class KernelCall:
 class Caller:
     """Calls a kernel on the groups of tiles."""
 
-    def __init__(self, estimator: Estimator, point: Point, law: OutcomeLaw) -> None:
+    def __init__(self, estimator: Estimator, point: Point) -> None:
         self._call, seen = KernelCall(estimator.advantage), outcome_table(point, estimator.kl)
-        by_level = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1)
-        own = np.take_along_axis(by_level, law.levels.T[:, :, None], axis=2) if law.stride == 1 else by_level
         of_response = np.stack([seen.squared_score_norms, seen.log_probabilities])
-        of_prompt = np.stack([*seen.prompt_fields, *estimator.remembered(len(by_level))])
-        self._facts = own.reshape(len(by_level), -1), of_response, seen.lengths, of_prompt
+        of_prompt = np.stack([*seen.prompt_fields, *estimator.remembered(len(seen.rewards))])
+        self._facts = seen.rewards, of_response, seen.lengths, of_prompt
 
     def advantages(self, batches: Batches) -> Array:
         """Return the advantages of the responses, shape (n, B, G)."""

@@ -422,13 +422,11 @@ class Runs:
 
     def sum_advantages(self, sampler: Array) -> None:
         """Add up the advantages of the rollout by response."""
-        training, room, prompts = self.training, self.room, self.room.prompts
+        training, room = self.training, self.room
         if training.affine is not None:
             sum_affine(training.world.logits, training.affine, room, self.policy, self.sums)
         elif training.table is not None:
-            sum_tabulated(
-                training.table, self.looks, prompts[:0], prompts, room.counts, training.by_sign, self._work.spare, self.sums
-            )
+            sum_tabulated(training.table, self.looks, room.counts, training.by_sign, self._work.spare, self.sums)
         else:
             advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler), self._memories)
             sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)

@@ -212,9 +212,7 @@ class PromptLaw(NamedTuple):
 
 
 class OutcomeLaw(NamedTuple):
-    """What responses are drawn from, at each prompt.
-
-    A class of outcomes is a response with a reward, or a response alone where prompt and response decide the reward.
+    """What responses are drawn from, at each prompt; a class of outcomes is a response with one of L reward values.
 
     Attributes
     ----------
@@ -223,17 +221,11 @@ class OutcomeLaw(NamedTuple):
         The distribution function of the classes' whole parts, less 2^15; an even number of rows, because two are counted at once.
     residual : ndarray, shape (M, C)
         The law of what words of 16 bits leave open.
-    levels : ndarray of int64, shape (C, M) or (0, M)
-        The number of the reward value that a class has, where prompt and response decide it.
-    stride : int
-        The classes of a response: 1 where the reward is decided, and else the number L of reward values.
     """
 
     prompts: PromptLaw
     thresholds: NDArray[np.int16]
     residual: Array
-    levels: Integers
-    stride: int
 
 
 def prompt_law(weights: Array) -> PromptLaw:
@@ -282,12 +274,7 @@ def fill_aliases(laws, thresholds, choices):
 
 def outcome_law(point: Point) -> OutcomeLaw:
     """Tabulate the law of prompts, and of outcomes at a point."""
-    n_prompts, n_values = len(point.outcome_probabilities), point.bandit.values.size
-    joint = point.outcome_probabilities.reshape(n_prompts, -1, n_values)
-    decided = bool(((joint > 0.0).sum(axis=2) <= 1).all())
-    # If one of (k, 1), ..., (k, L) at most is possible, a threshold for each response does (docs/derivations.md, section 17).
-    p = joint.sum(axis=2) if decided else joint.reshape(n_prompts, -1)
-    levels = np.argmax(joint > 0.0, axis=2) if decided else np.empty((n_prompts, 0), dtype=np.int64)
+    p = point.outcome_probabilities
     scaled = 65536.0 * (p / p.sum(axis=1, keepdims=True))
     # p = whole/2^16 + rho residual, with rho = 1 - sum_c whole_c/2^16 (docs/derivations.md, section 17).
     whole = np.floor(scaled)
@@ -295,14 +282,8 @@ def outcome_law(point: Point) -> OutcomeLaw:
     whole[full, np.argmax(whole[full], axis=1)] -= 1.0
     left = scaled - whole
     reached = (np.cumsum(whole, axis=1) - 32768.0).astype(np.int16)
-    reached = np.pad(reached, ((0, 0), (0, p.shape[1] % 2)), mode="edge")
-    return OutcomeLaw(
-        prompts=prompt_law(point.bandit.prompt_weights),
-        thresholds=np.ascontiguousarray(reached.T),
-        residual=left / left.sum(axis=1, keepdims=True),
-        levels=np.ascontiguousarray(levels.T.astype(np.int64)),
-        stride=1 if decided else n_values,
-    )
+    thresholds = np.ascontiguousarray(np.pad(reached, ((0, 0), (0, p.shape[1] % 2)), mode="edge").T)
+    return OutcomeLaw(prompt_law(point.bandit.prompt_weights), thresholds, left / left.sum(axis=1, keepdims=True))
 
 
 class Batches(NamedTuple):
@@ -470,12 +451,12 @@ def fill_ordered_batches(law, group_size, streams, room, batches):
 
 
 @kernel
-def pool_tokens(lengths, stride, pool, counts, rows):
+def pool_tokens(lengths, pool, counts, rows):
     """Divide rows (B R, D, LANES), R of each group, by the tokens of `pool` groups, and multiply them by their responses.
 
-    The counts (B, C, LANES) are those of classes, of which a response has as many as the stride.
+    The counts (B, C, LANES) are those of classes.
     """
-    lanes = counts.shape[2]
+    lanes, n_values = counts.shape[2], counts.shape[1] // lengths.shape[0]
     n_rows, tokens, responses = rows.shape[0] // counts.shape[0], np.empty(lanes), np.empty(lanes)
     for first in range(0, counts.shape[0], pool):
         for j in range(lanes):
@@ -484,7 +465,7 @@ def pool_tokens(lengths, stride, pool, counts, rows):
         for b in range(first, first + pool):
             for c in range(counts.shape[1]):
                 for j in range(lanes):
-                    tokens[j] += counts[b, c, j] * lengths[c // stride]
+                    tokens[j] += counts[b, c, j] * lengths[c // n_values]
                     responses[j] += counts[b, c, j]
         for i in range(first * n_rows, (first + pool) * n_rows):
             for d in range(rows.shape[1]):

@@ -313,10 +313,10 @@ class Family:
     by_sign: bool
     draw_errors: Callable | None = None
 
-    def fill(self, law: draws.OutcomeLaw, batches: draws.Batches, sums: advantages.Sums, generator: np.random.Generator) -> None:
+    def fill(self, batches: draws.Batches, sums: advantages.Sums, generator: np.random.Generator) -> None:
         """Fill in the sums of tiles."""
         if self.contrasts:
-            advantages.fill_contrasts(law, self.table, batches, self.n_rows == 2, advantages.make_spare(2, LANES), sums)
+            advantages.fill_contrasts(self.table, batches, self.n_rows == 2, advantages.make_spare(2, LANES), sums)
             return
         rows = sums.rows.reshape(-1, *sums.rows.shape[3:])
         if self.draw_errors is not None:
@@ -325,18 +325,16 @@ class Family:
             rows = rows[:, :n_features]
         sums.weights[:] = 1.0
         if self.caller is not None:
-            ordered = batches.ordered.reshape(len(rows), -1, LANES)
-            advantages.sum_called(self.caller.advantages(batches), law.stride, ordered, self.by_sign, rows)
+            ordered, n_values = batches.ordered.reshape(len(rows), -1, LANES), batches.counts.shape[2] // rows.shape[2]
+            advantages.sum_called(self.caller.advantages(batches), n_values, ordered, self.by_sign, rows)
         else:
             prompts, counts = batches.prompts.reshape(-1, LANES), batches.counts.reshape(len(rows), -1, LANES)
             assert self.table is not None  # what is not called is tabulated
             spare = advantages.make_spare(len(self.table.steps), LANES)
-            advantages.sum_tabulated(self.table, prompts, law.levels, prompts, counts, self.by_sign, spare, rows)
+            advantages.sum_tabulated(self.table, prompts, counts, self.by_sign, spare, rows)
 
 
-def families_of(
-    points: tuple[Point, Point], estimators: Sequence[Estimator], shape: tuple[int, int], law: draws.OutcomeLaw
-) -> list[Family]:
+def families_of(points: tuple[Point, Point], estimators: Sequence[Estimator], shape: tuple[int, int]) -> list[Family]:
     """Group estimators into families, at a current policy and the one that samples."""
     (current, sampler), group_size, families = points, shape[1], []
     shared: dict[tuple, tuple[observe.TokenRule, list[Estimator]]] = {}
@@ -352,7 +350,7 @@ def families_of(
             shared.setdefault(alike, (rule, []))[1].append(estimator)
         else:
             table = advantages.prompt_table([estimator], sampler, group_size) if tabulated else None
-            caller = None if tabulated else advantages.Caller(estimator, sampler, law)
+            caller = None if tabulated else advantages.Caller(estimator, sampler)
             drawn = advantages.error_drawer(credited(sampler, estimator), estimator) if estimator.credit.continuations else None
             families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, drawn))
     for rule, members in shared.values():
@@ -400,8 +398,8 @@ class Workspace:
             fill(self.law, self.group_size, streams, self.room, batches)
             for family, sums, rows, generator in zip(self.families, self.sums, self.rows, generators, strict=True):
                 own, of_groups = advantages.Sums(sums.rows[:size], sums.weights[:size]), rows[:size]
-                family.fill(self.law, batches, own, generator)
-                observe.fill_rows(family.rule, batches, self.law.stride, own.rows, of_groups)
+                family.fill(batches, own, generator)
+                observe.fill_rows(family.rule, batches, own.rows, of_groups)
                 seen = batches.prompts, of_groups, own.weights, first, found[begun : begun + len(family.estimators)]
                 (observe.observe_features if len(truth.features) else observe.observe_pairs)(truth, *seen)
                 if len(truth.along):
@@ -532,7 +530,7 @@ def simulate_gradients(
     else:
         advantages.warn_of_tables(problem, chosen, group_size, stacklevel=4)
         law, truth = draws.outcome_law(sampler), observe.truth_at(current, along)
-        families = families_of((current, sampler), chosen, (batch_size, group_size), law)
+        families = families_of((current, sampler), chosen, (batch_size, group_size))
         order = [[one.name for family in families for one in family.estimators].index(name) for name in names]
 
         spare: list[Workspace] = []  # of threads that have done a block: fresh memory is slow

@@ -182,7 +182,7 @@ def fill_logit_gradient(rule, prompts, sums, total, size, row):
 
 
 @kernel
-def fill_rows(rule, batches, stride, sums, rows):
+def fill_rows(rule, batches, sums, rows):
     """Fill in the logit gradients (T, B R, D, LANES) of groups, R of each, from sums by response (T, B, R, F, K, LANES)."""
     n_tiles, batch_size, n_rows = sums.shape[:3]
     total, size = np.empty(LANES), np.empty(LANES)
@@ -191,7 +191,7 @@ def fill_rows(rule, batches, stride, sums, rows):
             b = i // n_rows
             fill_logit_gradient(rule, batches.prompts[t, b], sums[t, b, i % n_rows], total, size, rows[t, i])
         if rule.pool > 0:
-            pool_tokens(rule.lengths, stride, rule.pool, batches.counts[t], rows[t])
+            pool_tokens(rule.lengths, rule.pool, batches.counts[t], rows[t])
 
 
 @inlined

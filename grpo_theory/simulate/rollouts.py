@@ -455,7 +455,7 @@ def weigh(tables, hidden, weighing, parts, credits, first, theta, work):
             add_drift(tables, weighing, parts[3], prompts[b], counts, now.log_tokens[b], logit_gradients[b])
     if weighing.pool > 0:
         drawn = room.counts[first : first + logit_gradients.shape[0]]
-        pool_tokens(tables.lengths, drawn.shape[1] // tables.lengths.shape[0], weighing.pool, drawn, logit_gradients)
+        pool_tokens(tables.lengths, weighing.pool, drawn, logit_gradients)
     centre_edges(tables, now.tokens, weighing.scale, room.scratch.rows[2], logit_gradients)
 
 
@@ -494,7 +494,7 @@ def train(rule, hidden, affine, parts, record, span, work, state):
     """
     count, stop = span
     world, lanes, room, policy, prompts, sums = rule.world, work.lanes, work.room, work.policy, work.room.prompts, work.sums
-    one_size, decided, n_updated = np.zeros_like(prompts), prompts[:0], work.logit_gradients.shape[0]
+    one_size, n_updated = np.zeros_like(prompts), work.logit_gradients.shape[0]
     while count < stop:
         sampler = sampling_iterate(state.theta, state.past, count * n_updated // prompts.shape[0])
         draw_prompts(world.prompts, rule.group_size, lanes.streams, lanes.period, room)
@@ -504,7 +504,7 @@ def train(rule, hidden, affine, parts, record, span, work, state):
             keep_rollout(world.logits, record, count, room, policy)
         # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
         if affine is None:
-            sum_tabulated(rule.table, one_size, decided, prompts, room.counts, rule.by_sign, work.spare, sums)
+            sum_tabulated(rule.table, one_size, room.counts, rule.by_sign, work.spare, sums)
         else:
             sum_affine(world.logits, affine, room, policy, sums)
         for first in range(0, prompts.shape[0], n_updated):
